@@ -45,7 +45,13 @@ marram_status marram_tx_begin(const char *directory, marram_tx **tx);
 marram_status marram_tx_begin_at(int directory, marram_tx **tx);
 
 /*
- * Begins a transaction inside of `outer`, on the same directory. It commits into `outer`; nothing
+ * Begins one transaction on several directories, of one dataset or several of one pool: it sees all
+ * of them as they were at one moment, and its commit is one moment.
+ */
+marram_status marram_tx_begin_several(const char *const *directories, size_t count, marram_tx **tx);
+
+/*
+ * Begins a transaction inside of `outer`, on the same directories. It commits into `outer`; nothing
  * is durable before that commits, which fails as long as any is open inside of it.
  */
 marram_status marram_tx_begin_inside(const marram_tx *outer, marram_tx **tx);
@@ -56,6 +62,9 @@ marram_status marram_tx_begin_inside(const marram_tx *outer, marram_tx **tx);
  * library's, which closes it at the end; others opened below it then answer ESTALE.
  */
 int marram_tx_fd(const marram_tx *tx);
+
+/* The same of one on several directories, by its number from 0; -1 behind the last. */
+int marram_tx_fd_at(const marram_tx *tx, size_t number);
 
 /* The id: 32 digits of base 16. It lives as long as the transaction. */
 const char *marram_tx_id(const marram_tx *tx);

@@ -16,8 +16,8 @@ GREETING_TIMEOUT = 10
 LINE_BYTES_MAX = 64 << 20
 #: Most sockets of a folder that are looked at.
 SOCKETS_MAX = 256
-#: Most descriptors that are taken with one piece.
-DESCRIPTORS_MAX = 4
+#: Most datasets of a transaction, and so descriptors that are taken with one piece.
+DESCRIPTORS_MAX = 8
 #: Before Python 3.11 not everywhere in the module `socket`.
 MSG_CMSG_CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
 
@@ -37,6 +37,10 @@ class Conversation:
         except BaseException:
             self._socket.close()
             raise
+
+    def is_with(self, other):
+        """Whether the same daemon is behind another one."""
+        return self._path == other._path
 
     def another(self):
         """One more with the same daemon, or with one that has taken its place."""

@@ -16,69 +16,91 @@ DOUBLINGS_MAX = 6
 
 
 class Transaction:
-    """A transaction that is open, on a directory given by its path or a descriptor of it.
+    """A transaction that is open, on directories given by their paths or descriptors of them.
 
-    It is aborted by `abort`, by an exception in its `with` block, and when the process ends,
-    however it does. A child made by `os.fork` shares it, and ends it by `commit` alone.
-    Descriptors that were opened in it answer `ESTALE` once it has ended.
+    Several directories are of one dataset, or of several of one pool. It is aborted by `abort`, by
+    an exception in its `with` block, and when the process ends, however it does. A child made by
+    `os.fork` shares it, and ends it by `commit` alone. Descriptors that were opened in it answer
+    `ESTALE` once it has ended.
     """
 
-    def __init__(self, directory):
-        self._conversation = self._directory = None
-        is_open = isinstance(directory, int) or hasattr(directory, "fileno")
-        if not is_open:
-            opened = os.open(directory, PATH_FLAGS)
-        else:
-            opened = directory if isinstance(directory, int) else directory.fileno()
-        try:
-            place = Place(opened)
-        finally:
-            if not is_open:
-                os.close(opened)
+    def __init__(self, directory, *others):
+        self._conversation, self._directories = None, []
         self._process = os.getpid()
-        self._conversation, mount = behind(place.mount)
-        self._begin(place, {"directory": mount})
+        mounts, places = [], []
+        try:
+            for one in (directory, *others):
+                place = _place(one)
+                conversation, mount = behind(place.mount)
+                if self._conversation is None:
+                    self._conversation = conversation
+                elif not conversation.is_with(self._conversation):
+                    conversation.close()
+                    raise place.unsuitable("it is in another pool than the first directory")
+                else:
+                    conversation.close()
+                if mount not in mounts:
+                    mounts.append(mount)
+                places.append((place, mounts.index(mount)))
+        except BaseException:
+            self._close()
+            raise
+        self._begin(places, {"directory": mounts[0], "also": mounts[1:]})
 
     def begin_inside(self):
-        """Begins a transaction inside of this one, on the same directory.
+        """Begins a transaction inside of this one, on the same directories.
 
         It commits into this one, and what it has read counts as read by this one however it ends.
         Nothing is durable before this one commits, which fails as long as any is open in it.
         """
         self.fileno()
         inner = Transaction.__new__(Transaction)
-        inner._conversation = inner._directory = None
+        inner._conversation, inner._directories = None, []
         inner._process = os.getpid()
         inner._conversation = self._conversation.another()
-        inner._begin(self._place, {"directory": "", "inside": self.id})
+        inner._begin(self._places, {"directory": "", "inside": self.id})
         return inner
 
-    def _begin(self, place, where):
-        self._place = place
+    def _begin(self, places, where):
+        self._places = places
         try:
-            self._ask(place, where)
+            self._ask(places, where)
         except BaseException:
             self._close()
             raise
 
-    def _ask(self, place, where):
+    def _ask(self, places, where):
         author = {"user": os.geteuid(), "command": " ".join(sys.argv) or "python"}
         order = {**where, "author": author, "descriptor": True}
         self._conversation.put({"begin": order})
-        answer, descriptors = self._conversation.answer()
-        begun = answer.get("begun") if isinstance(answer, dict) else None
-        if begun is None or not descriptors:
-            raise DaemonError("the daemon's answer is not one to what was asked")
-        #: 32 digits of base 16, which `marram tx show` knows after the commit.
-        self.id = begun["id"]
-        self._device = begun["device"]
-        self._directory = place.open_in(descriptors[0])
+        answer, roots = self._conversation.answer()
+        try:
+            begun = answer.get("begun") if isinstance(answer, dict) else None
+            views = [] if begun is None else [begun, *begun.get("also", [])]
+            # A daemon of an older version knows one dataset only.
+            if not views or len(views) != len(roots) or max(it for _, it in places) >= len(views):
+                raise DaemonError("the daemon's answer is not one to what was asked")
+            #: 32 digits of base 16, which `marram tx show` knows after the commit.
+            self.id = begun["id"]
+            self._devices = [view["device"] for view in views]
+            for place, view in places:
+                self._directories.append(place.open_in(os.dup(roots[view])))
+        finally:
+            for root in roots:
+                os.close(root)
 
     def fileno(self):
-        """The directory in the view: an `O_PATH` descriptor, for `dir_fd` of all calls."""
-        if self._directory is None:
+        """The directory in the view: an `O_PATH` descriptor, for `dir_fd` of all calls.
+
+        Of several directories it is the first.
+        """
+        return self.filenos()[0]
+
+    def filenos(self):
+        """The same of all directories, in the order in which they were named."""
+        if not self._directories:
             raise ValueError("the transaction has ended")
-        return self._directory
+        return list(self._directories)
 
     @property
     def path(self):
@@ -102,7 +124,7 @@ class Transaction:
         """
         self.fileno()
         try:
-            mapped = shared_maps(self._device)
+            mapped = [file for device in self._devices for file in shared_maps(device)]
             if mapped:
                 raise Mapped(mapped)
             self._write_back()
@@ -119,7 +141,7 @@ class Transaction:
 
     def abort(self):
         """Nothing that was done in it has happened."""
-        if self._directory is None:
+        if not self._directories:
             return
         try:
             # A child made by `os.fork` only lets go of its copy.
@@ -134,31 +156,22 @@ class Transaction:
 
     def _write_back(self):
         """Has the kernel hand over what was written through maps."""
-        try:
-            opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._directory)
-        except PermissionError:
-            # A directory that may be entered and not be listed.
-            os.sync()
-            return
-        try:
-            if ctypes.CDLL(None, use_errno=True).syncfs(opened) != 0:
-                error = ctypes.get_errno()
-                raise OSError(error, os.strerror(error))
-        finally:
-            os.close(opened)
+        for view in range(len(self._devices)):
+            at = [place for _, place in self._places].index(view)
+            _sync(self._directories[at])
 
     def _close(self):
-        if self._directory is not None:
-            os.close(self._directory)
+        for directory in self._directories:
+            os.close(directory)
         if self._conversation is not None:
             self._conversation.close()
-        self._directory = self._conversation = None
+        self._directories, self._conversation = [], None
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, value, trace):
-        if self._directory is None:
+        if not self._directories:
             return
         if kind is None:
             self.commit()
@@ -171,9 +184,37 @@ class Transaction:
             self._close()
 
 
-def transaction(directory):
-    """Begins a transaction on a directory: `with marram.transaction(path) as tx:`."""
-    return Transaction(directory)
+def _place(directory):
+    """Where a directory is that is given by its path, or by a descriptor of it."""
+    if isinstance(directory, int):
+        return Place(directory)
+    if hasattr(directory, "fileno"):
+        return Place(directory.fileno())
+    opened = os.open(directory, PATH_FLAGS)
+    try:
+        return Place(opened)
+    finally:
+        os.close(opened)
+
+
+def _sync(directory):
+    try:
+        opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=directory)
+    except PermissionError:
+        # A directory that may be entered and not be listed.
+        os.sync()
+        return
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(opened) != 0:
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))
+    finally:
+        os.close(opened)
+
+
+def transaction(directory, *others):
+    """Begins a transaction on directories: `with marram.transaction(path) as tx:`."""
+    return Transaction(directory, *others)
 
 
 def retry(directory, work, retries=5):

@@ -84,6 +84,31 @@ pub unsafe extern "C" fn marram_tx_begin_at(directory: c_int, tx: *mut *mut Marr
     unsafe { hand_out(begun, tx) }
 }
 
+/// Begins one on several directories.
+///
+/// # Safety
+/// `directories` has `count` texts that end with a zero byte, and `tx` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn marram_tx_begin_several(
+    directories: *const *const c_char,
+    count: usize,
+    tx: *mut *mut MarramTx,
+) -> Status {
+    let begun = match directories.is_null() || count == 0 {
+        true => Err(Error::from(std::io::Error::from(ErrorKind::InvalidInput))),
+        false => {
+            // SAFETY: as the caller promises.
+            let texts = unsafe { std::slice::from_raw_parts(directories, count) };
+            // SAFETY: as the caller promises.
+            let paths = texts.iter().map(|text| unsafe { path_of(*text) });
+            let paths = paths.collect::<Result<Vec<_>, Error>>();
+            paths.and_then(|paths| Transaction::begin_several(&paths))
+        }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { hand_out(begun, tx) }
+}
+
 /// Begins one inside of another.
 ///
 /// # Safety
@@ -110,6 +135,18 @@ pub unsafe extern "C" fn marram_tx_begin_inside(
 pub unsafe extern "C" fn marram_tx_fd(tx: *const MarramTx) -> c_int {
     // SAFETY: as the caller promises.
     unsafe { tx.as_ref() }.map_or(-1, |tx| tx.transaction.directory().as_raw_fd())
+}
+
+/// One of several directories in the views, by its place from 0.
+///
+/// # Safety
+/// `tx` is a transaction that is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn marram_tx_fd_at(tx: *const MarramTx, number: usize) -> c_int {
+    // SAFETY: as the caller promises.
+    let tx = unsafe { tx.as_ref() };
+    let directory = tx.and_then(|tx| tx.transaction.directories().nth(number));
+    directory.map_or(-1, |directory| directory.as_raw_fd())
 }
 
 /// The id.

@@ -1,6 +1,6 @@
 //! A conversation with a daemon: lines each way, and descriptors that come with them.
 
-use crate::protocol::{Request, Response};
+use crate::protocol::{DATASETS_MAX, Request, Response};
 use rustix::io::retry_on_intr;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::io::{self, ErrorKind, IoSliceMut, Write};
@@ -19,7 +19,7 @@ const LINE_BYTES_MAX: usize = 64 << 20;
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 16 << 10;
 /// Most descriptors that are taken with one piece; the kernel closes any others.
-const DESCRIPTORS_MAX: usize = 4;
+const DESCRIPTORS_MAX: usize = DATASETS_MAX;
 
 /// A conversation.
 #[derive(Debug)]
@@ -59,6 +59,11 @@ impl Conversation {
     /// As [`Conversation::begin`].
     pub(crate) fn another(&self) -> io::Result<Conversation> {
         Conversation::begin(&self.socket).map(|(conversation, _)| conversation)
+    }
+
+    /// Whether the same daemon is behind another one.
+    pub(crate) fn is_with(&self, other: &Conversation) -> bool {
+        self.socket == other.socket
     }
 
     /// Sends a request.

@@ -75,6 +75,12 @@ impl Inner {
         Ok(opened)
     }
 
+    /// That it is not among those of the first directory of a transaction.
+    pub(crate) fn elsewhere(&self) -> Error {
+        let reason = "it is in another pool than the first directory of the transaction";
+        Error::Unsuitable { directory: self.path.clone(), reason: reason.to_owned() }
+    }
+
     fn missing(&self) -> Error {
         let reason = "it is no directory of the dataset that is mounted there: it was removed or \
                       renamed, or lies below .marram";

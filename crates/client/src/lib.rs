@@ -51,7 +51,7 @@ pub mod control {
         private_control_folders_of,
     };
     pub use crate::mount_table::{MountEntry, entries_of, mounts};
-    pub use crate::protocol::PROTOCOL;
+    pub use crate::protocol::{DATASETS_MAX, PROTOCOL};
     pub use crate::retry::pause;
     pub use crate::socket::connect;
 }

@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 /// asked.
 pub const PROTOCOL: u32 = 1;
 
+/// Most datasets that a transaction works in: each is a mount.
+pub const DATASETS_MAX: usize = 8;
+
 /// The first line, from the daemon.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Greeting {
@@ -57,12 +60,15 @@ pub(crate) enum Request<'a> {
 pub(crate) struct BeginOrder<'a> {
     /// A mount of the dataset, by [`Mount::directory`]; of no meaning inside of a transaction.
     pub(crate) directory: &'a Path,
+    /// The same of other datasets.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(crate) also: &'a [PathBuf],
     /// The transaction that it is to be inside of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) inside: Option<&'a str>,
     /// On whose behalf.
     pub(crate) author: Author,
-    /// The root of the view comes as a descriptor with the answer, and at no path.
+    /// The roots of the views come as descriptors with the answer, and at no path.
     pub(crate) descriptor: bool,
 }
 
@@ -94,6 +100,16 @@ pub(crate) struct Begun {
     /// Its id: 32 digits of base 16.
     pub(crate) id: String,
     /// The device number of the files in its view.
+    pub(crate) device: DeviceNumber,
+    /// The views of other datasets.
+    #[serde(default)]
+    pub(crate) also: Vec<BegunView>,
+}
+
+/// The view of another dataset.
+#[derive(Debug, Deserialize)]
+pub(crate) struct BegunView {
+    /// The device number of the files in it.
     pub(crate) device: DeviceNumber,
 }
 

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat, syncfs};
 use rustix::io::Errno;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A transaction that is open. It is aborted when this is dropped, and when the process ends,
 /// however it does. A child made by `fork` shares it, and ends it by a commit alone.
@@ -22,15 +22,27 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct Transaction {
     id: String,
-    place: Inner,
-    directory: OwnedFd,
-    /// Of the files in the view.
-    device: DeviceNumber,
+    /// The directories, at least one, in the order in which they were named.
+    directories: Vec<Directory>,
+    /// Of the files in each view.
+    devices: Vec<DeviceNumber>,
     conversation: Conversation,
     /// The process that has begun it.
     process: u32,
     has_ended: bool,
 }
+
+/// A directory of a transaction.
+#[derive(Debug)]
+struct Directory {
+    place: Inner,
+    /// Which of the views it is in.
+    view: usize,
+    opened: OwnedFd,
+}
+
+/// Where directories are: each with the number of the mount that it is in.
+type Places = Vec<(Inner, usize)>;
 
 /// What a commit has made of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,12 +66,52 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::begin`].
     pub fn begin_at(directory: impl AsFd) -> Result<Transaction> {
-        let place = Place::of(directory.as_fd())?;
-        let (conversation, mount) = daemon::behind(&place.mount)?;
-        Transaction::begin_by(conversation, (mount.as_path(), None), place.inner)
+        Transaction::begin_several_at(&[directory])
     }
 
-    /// Begins a transaction inside of this one, on the same directory. It sees what this one has
+    /// Begins one transaction on several directories, of one dataset or several of one pool. It
+    /// sees all of them as they were at one moment, and its commit makes all that was done in them
+    /// happen at one moment. [`Transaction::directories`] has one descriptor of each.
+    ///
+    /// # Errors
+    /// As [`Transaction::begin`]; they are in different pools; there are more than 8 datasets, or
+    /// no directory.
+    pub fn begin_several<P: AsRef<Path>>(directories: &[P]) -> Result<Transaction> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = |directory: &P| openat(CWD, directory.as_ref(), flags, Mode::empty());
+        let opened: Vec<OwnedFd> =
+            directories.iter().map(open).collect::<rustix::io::Result<_>>()?;
+        Transaction::begin_several_at(&opened)
+    }
+
+    /// The same on directories that are open in any way.
+    ///
+    /// # Errors
+    /// As [`Transaction::begin_several`].
+    pub fn begin_several_at<F: AsFd>(directories: &[F]) -> Result<Transaction> {
+        let (mut first, mut mounts): (Option<Conversation>, Vec<PathBuf>) = (None, Vec::new());
+        let mut places = Places::new();
+        for directory in directories {
+            let place = Place::of(directory.as_fd())?;
+            let (conversation, mount) = daemon::behind(&place.mount)?;
+            match &first {
+                None => first = Some(conversation),
+                Some(first) if first.is_with(&conversation) => (),
+                Some(_) => return Err(place.inner.elsewhere()),
+            }
+            let known = mounts.iter().position(|known| *known == mount);
+            places.push((place.inner, known.unwrap_or(mounts.len())));
+            if known.is_none() {
+                mounts.push(mount);
+            }
+        }
+        let (Some(conversation), Some((mount, also))) = (first, mounts.split_first()) else {
+            return Err(io::Error::from(ErrorKind::InvalidInput).into());
+        };
+        Transaction::begin_by(conversation, (mount, also, None), places)
+    }
+
+    /// Begins a transaction inside of this one, on the same directories. It sees what this one has
     /// done so far, and this one sees what it has done when it has committed. It is refused if
     /// anything that it has read or written has been changed in this one meanwhile. What it has
     /// read counts as read by this one, however it ends. Nothing is durable before this one
@@ -70,36 +122,48 @@ impl Transaction {
     /// or removed in it.
     pub fn begin_inside(&self) -> Result<Transaction> {
         let conversation = self.conversation.another()?;
-        Transaction::begin_by(
-            conversation,
-            (Path::new(""), Some(self.id.as_str())),
-            self.place.clone(),
-        )
+        let place = |it: &Directory| (it.place.clone(), it.view);
+        let places = self.directories.iter().map(place).collect();
+        let inside = Some(self.id.as_str());
+        Transaction::begin_by(conversation, (Path::new(""), &[], inside), places)
     }
 
     fn begin_by(
         mut conversation: Conversation,
-        (directory, inside): (&Path, Option<&str>),
-        place: Inner,
+        (directory, also, inside): (&Path, &[PathBuf], Option<&str>),
+        places: Places,
     ) -> Result<Transaction> {
         let author = Author { user: own_uid(), command: command_line() };
-        let order = BeginOrder { directory, inside, author, descriptor: true };
+        let order = BeginOrder { directory, also, inside, author, descriptor: true };
         conversation.put(&Request::Begin(order))?;
-        let (response, descriptors) = conversation.answer()?;
-        let (Answer::Begun(begun), Some(root)) = (response?, descriptors.into_iter().next()) else {
+        let (response, roots) = conversation.answer()?;
+        let Answer::Begun(Begun { id, device, also }) = response? else {
             return Err(unexpected().into());
         };
-        // The end of the conversation aborts it if this fails.
-        let directory = place.open_in(&root)?;
+        let also = also.into_iter().map(|view| view.device);
+        let devices: Vec<DeviceNumber> = std::iter::once(device).chain(also).collect();
+        // The end of the conversation aborts it if this fails. A daemon of an older version knows
+        // one dataset only.
+        let mut directories = Vec::with_capacity(places.len());
+        for (place, view) in places {
+            let root = roots.get(view).filter(|_| roots.len() == devices.len());
+            let opened = place.open_in(root.ok_or_else(unexpected)?)?;
+            directories.push(Directory { place, view, opened });
+        }
         let process = std::process::id();
-        let Begun { id, device } = begun;
-        Ok(Transaction { id, place, directory, device, conversation, process, has_ended: false })
+        Ok(Transaction { id, directories, devices, conversation, process, has_ended: false })
     }
 
     /// The directory in the view of the transaction: an `O_PATH` descriptor, for `openat` and all
     /// other calls that take the descriptor of a directory. To list it, open `.` in it.
+    /// Of one on several directories it is the first.
     pub fn directory(&self) -> BorrowedFd<'_> {
-        self.directory.as_fd()
+        self.directories[0].opened.as_fd()
+    }
+
+    /// The same of all directories, in the order in which they were named.
+    pub fn directories(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> {
+        self.directories.iter().map(|directory| directory.opened.as_fd())
     }
 
     /// Its id: 32 digits of base 16.
@@ -114,7 +178,10 @@ impl Transaction {
     /// [`Error::Refused`] if others have changed what it has read or written, [`Error::Mapped`],
     /// and with [`Error::Unknown`] it may have been done. Otherwise nothing of it is there.
     pub fn commit(mut self) -> Result<Committed> {
-        let mapped = maps::shared_of(self.device)?;
+        let mut mapped = Vec::new();
+        for device in &self.devices {
+            mapped.extend(maps::shared_of(*device)?);
+        }
         if !mapped.is_empty() {
             return Err(Error::Mapped(mapped));
         }
@@ -153,11 +220,14 @@ impl Transaction {
     /// Has the kernel hand over what was written through maps.
     fn write_back(&self) -> Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match openat(&self.directory, ".", flags, Mode::empty()) {
-            Ok(opened) => syncfs(opened)?,
-            // A directory that may be entered and not be listed.
-            Err(Errno::ACCESS) => rustix::fs::sync(),
-            Err(error) => return Err(error.into()),
+        for view in 0..self.devices.len() {
+            let Some(first) = self.directories.iter().find(|it| it.view == view) else { continue };
+            match openat(&first.opened, ".", flags, Mode::empty()) {
+                Ok(opened) => syncfs(opened)?,
+                // A directory that may be entered and not be listed.
+                Err(Errno::ACCESS) => rustix::fs::sync(),
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(())
     }

@@ -58,7 +58,10 @@ pub use diff::{AttributeChange, Difference, What, XattrChange, diff};
 pub use directory_rollback::{DirectoryRollback, roll_back_below, roll_back_directory};
 pub use has_changed::has_changed;
 pub use line_merge::{TextPiece, merge_lines};
-pub use merge::{IntoDirectory, MergeSides, bring_across, merge, merge_elsewhere};
+pub use merge::{
+    Hold, IntoDirectory, MergePart, MergeSides, bring_across, merge, merge_elsewhere,
+    merge_together,
+};
 pub use parent::{HeldParent, Parent, ParentChange};
 pub use paths::path_of;
 pub use permission::{

@@ -7,6 +7,9 @@
 
 mod another_directory;
 mod gathered;
+mod together;
+
+pub use together::{Hold, MergePart, merge_together};
 
 use self::gathered::ForkSide;
 use crate::branch::{Branch, Direction};
@@ -128,6 +131,19 @@ fn branch_of(store: &dyn Store, fork: &DatasetName) -> Result<Branch> {
 
 /// How often a merge begins anew because another one between the same two has moved the base.
 const MOVED_BASES_MAX: usize = 16;
+
+impl Prepared {
+    /// What it changes, without what is known of it afterwards.
+    fn change(&mut self) -> ParentChange<'_> {
+        ParentChange {
+            batch: std::mem::take(&mut self.batch),
+            inodes: self.inodes,
+            next_number: self.next_number,
+            usage: std::mem::take(&mut self.usage),
+            changed: &self.changed,
+        }
+    }
+}
 
 /// Where a merge is applied: the store, and what its log says of the merge.
 pub(crate) type Into<'a> = (&'a dyn Store, &'a MergedFrom<'a>);
@@ -291,16 +307,6 @@ impl Merge<'_> {
         Ok(self.with_fork(sides, &fork).unwrap_or(None))
     }
 
-    /// The present state of the parent, which is held still: as it waits, if the fork's is.
-    fn present(&self, sides: &Sides, fork: &StableSource<'_>) -> Result<StableSource<'_>> {
-        if fork.is_in_memory()
-            && let Some(present) = StableSource::in_memory(self.store, &sides.dataset, "merge")?
-        {
-            return Ok(present);
-        }
-        StableSource::take(self.store, &sides.dataset, "merge")
-    }
-
     /// Nothing if the base has moved: then the store has refused the batch, or it is gone while it
     /// was read.
     fn unless_moved(
@@ -335,7 +341,7 @@ impl Merge<'_> {
         if sides.moves_base && self.which.sides(store)?.base != sides.base {
             return Ok(None);
         }
-        let present = self.present(sides, fork)?;
+        let present = present(store, &sides.dataset, fork)?;
         let mut gathered = fork_side.with(store, (sides, &fork.source), &present.source)?;
         let not_selected = match self.options.select {
             Some(select) => gathered.keep_selected(select)?,
@@ -372,20 +378,7 @@ impl Merge<'_> {
                 return Ok((MergeReport { conflicts, ..MergeReport::default() }, Vec::new()));
             }
         }
-        let mut conflicts = Conflicts::new(options);
-        sides.prepare_paths(sides.theirs.by_inode.keys().copied())?;
-        let mut names = MergeNames::judge(sides, &mut conflicts)?;
-        let files = merge_files::judge(sides, &mut names, &mut conflicts)?;
-        let (differences, has_changes) = taken(sides, &names, &files)?;
-        let mut report = MergeReport {
-            differences,
-            conflicts: conflicts.open.into_iter().collect(),
-            decided: conflicts.decided.into_iter().collect(),
-            texts: conflicts.texts.into_iter().collect(),
-            state: state_of(sides),
-            ..MergeReport::default()
-        };
-        report.is_outdated = options.state.is_some_and(|state| state != report.state);
+        let Verdict { names, files, mut report, has_changes } = Verdict::of(sides, options)?;
         let mut orphans = Vec::new();
         let can_go = report.conflicts.is_empty() && !report.is_outdated;
         let judged = (sides, &names, &files);
@@ -401,15 +394,57 @@ impl Merge<'_> {
     }
 }
 
+/// The present state of a dataset that is held still: as it waits, if that of the fork is.
+fn present<'s>(
+    store: &'s dyn Store,
+    dataset: &DatasetName,
+    fork: &StableSource<'_>,
+) -> Result<StableSource<'s>> {
+    if fork.is_in_memory()
+        && let Some(present) = StableSource::in_memory(store, dataset, "merge")?
+    {
+        return Ok(present);
+    }
+    StableSource::take(store, dataset, "merge")
+}
+
+/// What becomes of each change of a fork.
+struct Verdict<'a, 's> {
+    names: MergeNames<'a, 's>,
+    files: BTreeMap<u64, FileEdit>,
+    report: MergeReport,
+    /// Whether the fork has changed anything.
+    has_changes: bool,
+}
+
+impl<'a, 's> Verdict<'a, 's> {
+    fn of(sides: &'a ThreeWay<'s>, options: &MergeOptions<'_>) -> Result<Verdict<'a, 's>> {
+        let mut conflicts = Conflicts::new(options);
+        sides.prepare_paths(sides.theirs.by_inode.keys().copied())?;
+        let mut names = MergeNames::judge(sides, &mut conflicts)?;
+        let files = merge_files::judge(sides, &mut names, &mut conflicts)?;
+        let (differences, has_changes) = taken(sides, &names, &files)?;
+        let mut report = MergeReport {
+            differences,
+            conflicts: conflicts.open.into_iter().collect(),
+            decided: conflicts.decided.into_iter().collect(),
+            texts: conflicts.texts.into_iter().collect(),
+            state: state_of(sides),
+            ..MergeReport::default()
+        };
+        report.is_outdated = options.state.is_some_and(|state| state != report.state);
+        Ok(Verdict { names, files, report, has_changes })
+    }
+}
+
 /// Why what was judged would be refused, if it would.
 fn dry_run(
     (parent, held): (&dyn Parent, &dyn HeldParent),
     judged: Judged<'_, '_>,
 ) -> Result<Option<Error>> {
     let outcome = prepare((parent, held), judged).and_then(|prepared| {
-        let Some(prepared) = prepared else { return Ok(()) };
-        let Prepared { batch, inodes, next_number, usage, changed, .. } = prepared;
-        held.dry_run(ParentChange { batch, inodes, next_number, usage, changed: &changed })
+        let Some(mut prepared) = prepared else { return Ok(()) };
+        held.dry_run(prepared.change())
     });
     match outcome {
         Ok(()) => Ok(None),
@@ -459,14 +494,15 @@ pub(crate) fn apply(
     report: &mut MergeReport,
 ) -> Result<Vec<u64>> {
     let nothing = || is_entered.then(Prepared::default);
-    let Some(prepared) = prepare((parent, held), judged)?.or_else(nothing) else {
+    let Some(mut prepared) = prepare((parent, held), judged)?.or_else(nothing) else {
         return Ok(Vec::new());
     };
-    let Prepared { batch, inodes, next_number, usage, change_set, changed, orphans } = prepared;
-    let change = ParentChange { batch, inodes, next_number, usage, changed: &changed };
-    held.apply(change, store, merged)?;
-    report.change_set = change_set;
-    Ok(orphans)
+    let mut change = prepared.change();
+    let batch = held.complete_batch(&mut change)?;
+    store.apply_merge(parent.view(), batch, merged).map_err(from_store)?;
+    held.applied(&change);
+    report.change_set = prepared.change_set;
+    Ok(prepared.orphans)
 }
 
 /// A number for all that both sides have changed: every change of an inode that a user sees

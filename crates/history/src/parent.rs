@@ -6,12 +6,14 @@
 //! as one that is served.
 //!
 //! **The order of one merge.** [`Parent::hold_still`], a state of the dataset that is read item by
-//! item, [`HeldParent::apply`] with one batch planned from it, the end of the hold, a sync of
-//! [`Parent::view`], and [`Parent::give_back`] for each inode that lost its last name.
+//! item, one batch planned from it, [`HeldParent::complete_batch`], the merge in the store,
+//! [`HeldParent::applied`], the end of the hold, a sync of [`Parent::view`], and
+//! [`Parent::give_back`] for each inode that lost its last name. Of several datasets all parents
+//! are held before the first of their states is read, and until all batches have been applied.
 
 use marram_format::record::{Inode, Time};
 use marram_records::usage::UsageChange;
-use marram_store::{Batch, MergedFrom, Store, View};
+use marram_store::{Batch, View};
 use marram_vfs::{Ino, Result};
 
 /// A file system that takes a merge or a way back.
@@ -23,7 +25,8 @@ use marram_vfs::{Ino, Result};
 ///    file system, nor takes a number for a new inode. What an operation acknowledged before is
 ///    in the view.
 /// 3. The whole change is one batch of the store: all of it is applied, or none.
-/// 4. An error of [`Parent::hold_still`] or [`HeldParent::apply`] leaves everything as it was.
+/// 4. An error of [`Parent::hold_still`] or [`HeldParent::complete_batch`] leaves everything as it
+///    was.
 /// 5. No method but [`Parent::with_space`] and [`Parent::free_removed`] waits for space.
 pub trait Parent {
     /// The live dataset.
@@ -79,21 +82,19 @@ pub trait HeldParent {
     /// Whether the store and the limits of owners would take a change.
     ///
     /// # Errors
-    /// Those that [`HeldParent::apply`] would have, as far as a dry run finds them.
+    /// Those that the merge would have, as far as a dry run finds them.
     fn dry_run(&self, change: ParentChange<'_>) -> Result<()>;
 
-    /// Adds the counters and sums that a change moves to its batch, applies it by
-    /// [`marram_store::OperationLog::apply_merge`], and forgets what was remembered of the changed
-    /// inodes.
+    /// The whole batch of a change: with the counters and sums that it moves. It is applied through
+    /// [`Parent::view`] by [`marram_store::OperationLog::apply_merge`], or beside those of other
+    /// parents by [`marram_store::SeveralDatasets::apply_merges`].
     ///
     /// # Errors
-    /// A full store, a limit in the way, a failed write: nothing is changed.
-    fn apply(
-        &mut self,
-        change: ParentChange<'_>,
-        store: &dyn Store,
-        merged: &MergedFrom<'_>,
-    ) -> Result<()>;
+    /// The change is refused: nothing is changed.
+    fn complete_batch(&mut self, change: &mut ParentChange<'_>) -> Result<Batch<'static>>;
+
+    /// That batch has been applied: forgets what was remembered of the changed inodes.
+    fn applied(&mut self, change: &ParentChange<'_>);
 }
 
 /// What is to be done to a parent, as one batch.

@@ -17,7 +17,7 @@ use marram_records::section_edits::SectionEdits;
 use marram_records::sections::{Section, section_key, sections};
 use marram_records::usage::{Share, UsageChange, read_usage};
 use marram_store::memory::MemoryStore;
-use marram_store::{Batch, Block, Counter, DatasetName, Item, MergedFrom, Source, Store, View};
+use marram_store::{Batch, Block, Counter, DatasetName, Item, Source, Store, View};
 use marram_vfs::{Ino, Result};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -180,9 +180,10 @@ impl Parent for Dataset {
 struct Alone<'a>(&'a Dataset);
 
 impl Alone<'_> {
-    fn complete_batch(&self, change: ParentChange<'_>) -> Batch<'static> {
-        let ParentChange { mut batch, inodes, next_number, usage, .. } = change;
-        usage.put(&mut batch, |_, _| Counter::UNLIMITED);
+    fn whole_batch(&self, change: &mut ParentChange<'_>) -> Batch<'static> {
+        let mut batch = std::mem::take(&mut change.batch);
+        let (inodes, next_number) = (change.inodes, change.next_number);
+        std::mem::take(&mut change.usage).put(&mut batch, |_, _| Counter::UNLIMITED);
         put_count(&mut batch, 0, self.0.count() + inodes);
         if let Some(next_inode) = next_number {
             let counters = read_counters(&*self.0.view).unwrap().unwrap();
@@ -208,19 +209,16 @@ impl HeldParent for Alone<'_> {
     fn complete(&self, _ino: u64, _inode: &mut Inode) {}
 
     fn dry_run(&self, change: ParentChange<'_>) -> Result<()> {
-        let batch = self.complete_batch(change);
+        let mut change = change;
+        let batch = self.whole_batch(&mut change);
         self.0.view.dry_run(batch).map_err(marram_records::failure::from_store)
     }
 
-    fn apply(
-        &mut self,
-        change: ParentChange<'_>,
-        store: &dyn Store,
-        merged: &MergedFrom<'_>,
-    ) -> Result<()> {
-        let batch = self.complete_batch(change);
-        store.apply_merge(&*self.0.view, batch, merged).map_err(marram_records::failure::from_store)
+    fn complete_batch(&mut self, change: &mut ParentChange<'_>) -> Result<Batch<'static>> {
+        Ok(self.whole_batch(change))
     }
+
+    fn applied(&mut self, _change: &ParentChange<'_>) {}
 }
 
 fn source(text: &str) -> Source {

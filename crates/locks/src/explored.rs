@@ -33,6 +33,11 @@ impl<T> Mutex<T> {
         Mutex(shuttle::sync::Mutex::new(value))
     }
 
+    /// As [`crate::Mutex::numbered`].
+    pub fn numbered(rank: Rank, _index: usize, value: T) -> Mutex<T> {
+        Mutex::new(rank, value)
+    }
+
     /// As [`crate::Mutex::lock`].
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))

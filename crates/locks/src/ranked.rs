@@ -43,7 +43,12 @@ pub struct Condvar(parking_lot::Condvar);
 impl<T> Mutex<T> {
     /// A lock over `value`.
     pub const fn new(rank: Rank, value: T) -> Mutex<T> {
-        Mutex { place: Place::new(rank, 0), inner: parking_lot::Mutex::new(value) }
+        Mutex::numbered(rank, 0, value)
+    }
+
+    /// One of several locks that share a rank and are taken in the order of their numbers.
+    pub const fn numbered(rank: Rank, index: usize, value: T) -> Mutex<T> {
+        Mutex { place: Place::new(rank, index), inner: parking_lot::Mutex::new(value) }
     }
 
     /// Waits for the lock.

@@ -6,6 +6,7 @@
 //! Programs get them as JSON text, and all their bytes beside it where the text has lost some.
 
 use serde::{Deserialize, Serialize, Serializer};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// A path as text; what is no UTF-8 is lost.
@@ -111,6 +112,15 @@ impl PathText {
     /// A path as a report has it.
     pub(crate) fn of(path: &[u8]) -> PathText {
         PathText { path: text(path), path_bytes: lost_bytes(path) }
+    }
+
+    /// A path of a dataset, as it is seen below a mount.
+    pub(crate) fn below(directory: &Path, path: &[u8]) -> PathText {
+        let mut whole = directory.as_os_str().as_bytes().to_vec();
+        if path != b"/" {
+            whole.extend(path);
+        }
+        PathText::of(&whole)
     }
 
     /// All its bytes.

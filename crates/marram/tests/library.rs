@@ -417,6 +417,102 @@ fn the_listing_of_the_thesis_runs_in_c() {
     nothing_is_left(&bench);
 }
 
+/// A second dataset on `two`; both have a file `next`.
+fn second(bench: &Workbench) -> [PathBuf; 2] {
+    bench.run("create mnt --dataset second").good();
+    bench.make_folder("two");
+    bench.run("mount -o dataset=second work.pool two").good();
+    let places = ["mnt/src", "two"].map(|name| bench.path(name));
+    places.iter().for_each(|place| fs::write(place.join("next"), "next\n").unwrap());
+    places
+}
+
+#[test]
+fn one_is_over_two_datasets() {
+    let Some((bench, _turn)) = mounted() else { return };
+    let places = second(&bench);
+    let flags = OFlags::WRONLY | OFlags::CREATE;
+    let write_in_both = |tx: &Transaction| {
+        for (directory, text) in tx.directories().zip(["one\n", "two\n"]) {
+            open(directory, "new", flags).unwrap().write_all(text.as_bytes()).unwrap();
+        }
+    };
+    let seen = |name: &str| places.each_ref().map(|it| fs::read_to_string(it.join(name)).ok());
+    // Several directories of one dataset have one view.
+    let lib = bench.path("mnt/src/lib");
+    let tx = Transaction::begin_several(&[&places[0], &places[1], &lib]).unwrap();
+    assert_eq!(tx.directories().len(), 3);
+    write_in_both(&tx);
+    renameat(tx.directory(), "b", tx.directories().nth(2).unwrap(), "b").unwrap();
+    assert_eq!(seen("new"), [None, None]);
+    let inner = tx.begin_inside().unwrap();
+    let second = inner.directories().nth(1).unwrap();
+    renameat(second, "new", second, "newer").unwrap();
+    inner.commit().unwrap();
+    assert!(open(tx.directories().nth(1).unwrap(), "newer", OFlags::RDONLY).is_ok());
+    drop(tx);
+    assert_eq!(seen("new"), [None, None]);
+    let tx = Transaction::begin_several(&places).unwrap();
+    write_in_both(&tx);
+    tx.commit().unwrap();
+    assert_eq!(seen("new"), [Some("one\n".to_owned()), Some("two\n".to_owned())]);
+    // What was read in the one alone refuses what was changed in the other.
+    let tx = Transaction::begin_several(&places).unwrap();
+    open(tx.directories().nth(1).unwrap(), "next", OFlags::RDONLY).unwrap();
+    open(tx.directory(), "lost", flags).unwrap();
+    fs::write(places[1].join("next"), "others\n").unwrap();
+    match tx.commit() {
+        Err(Error::Refused(conflicts)) => {
+            let path = places[1].canonicalize().unwrap().join("next");
+            assert!(conflicts.iter().any(|it| it.path == path), "{conflicts:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(seen("lost"), [None, None]);
+    bench.run("create other.pool --size 64M").good();
+    bench.make_folder("other");
+    bench.run("mount other.pool other").good();
+    let refused = Transaction::begin_several(&[&places[0], &bench.path("other")]).unwrap_err();
+    assert!(refused.to_string().contains("another pool"), "{refused}");
+    ["other", "two"].iter().for_each(|place| drop(bench.run(&format!("unmount {place}")).good()));
+    nothing_is_left(&bench);
+}
+
+#[test]
+fn one_is_over_two_datasets_in_c_and_python() {
+    let Some((bench, _turn)) = mounted() else { return };
+    let places = second(&bench);
+    let Some(prefix) = installed(&bench) else { return };
+    let script = "import marram, os, sys\n\
+                  with marram.transaction(*sys.argv[1:]) as tx:\n    \
+                  for at in tx.filenos():\n        \
+                  os.rename('next', 'current', src_dir_fd=at, dst_dir_fd=at)";
+    let python = || {
+        let mut command = Command::new("python3");
+        command.args(["-B", "-W", "error", "-c", script]);
+        command.env("PYTHONPATH", Path::new(BINDINGS).join("python"));
+        command
+    };
+    let has_python = python().output().is_ok();
+    let programs = [
+        Some(Command::new(compiled(&bench, &prefix, "two-datasets", true))),
+        has_python.then(python),
+    ];
+    for mut program in programs.into_iter().flatten() {
+        places.iter().for_each(|place| fs::write(place.join("next"), "next\n").unwrap());
+        outcome(program.args(&places)).good();
+        let is_done =
+            |place: &PathBuf| place.join("current").exists() && !place.join("next").exists();
+        assert!(places.iter().all(is_done));
+        // The second of both fails, and the first has not happened.
+        fs::write(places[0].join("next"), "again\n").unwrap();
+        assert_ne!(outcome(&mut program).status, 0);
+        assert_eq!(fs::read_to_string(places[0].join("next")).unwrap(), "again\n");
+    }
+    bench.run("unmount two").good();
+    nothing_is_left(&bench);
+}
+
 #[test]
 fn one_inside_of_another_in_c_commits_into_it() {
     let Some((bench, _turn)) = mounted() else { return };

@@ -8,6 +8,7 @@ mod ordinary_user;
 mod transactions;
 #[allow(dead_code, reason = "these tests use a part of the bench")]
 mod tree;
+mod two_datasets;
 mod views;
 #[allow(dead_code, reason = "these tests use a part of the bench")]
 mod workbench;

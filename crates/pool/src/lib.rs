@@ -44,5 +44,5 @@ pub use send::{
 pub use snapshots::automatic::Scheduled;
 pub use snapshots::operation_log::{Author, Operation};
 pub use snapshots::trash::Hidden;
-pub use snapshots::undo::{Rest, Reversal};
+pub use snapshots::undo::{MergeBack, Rest, Reversal};
 pub use state::options::OpenOptions;

@@ -7,13 +7,13 @@ use crate::filesystem::Posix;
 use crate::frame::{reclaim, together};
 use crate::volume::Volume;
 use crate::volume::counters::{CountChange, HeldNumbers};
-use crate::volume::locks::AllGuards;
+use crate::volume::locks::{AllGuards, Locks};
 use crate::volume::seen::seen;
 use marram_format::record::{Inode, Time};
 use marram_history::{HeldParent, Parent, ParentChange};
 use marram_records::failure::from_store;
 use marram_records::inode::time;
-use marram_store::{Batch, MergedFrom, Store, View};
+use marram_store::{Batch, View};
 use marram_vfs::{Ino, Result};
 
 /// Items of removed inodes that are freed at a time.
@@ -54,6 +54,22 @@ impl Parent for Posix {
     }
 }
 
+/// Holds several file systems still, as [`Parent::hold_still`] does one: all of them at the same
+/// time, each by its place among `all`. No two calls wait for each other, whatever their orders.
+///
+/// # Panics
+/// In a debug build if one is given twice: it waits for itself.
+pub fn hold_together<'a>(all: &[&'a Posix]) -> Vec<Box<dyn HeldParent + 'a>> {
+    let locks: Vec<_> = all.iter().map(|files| &files.volume.locks).collect();
+    let guards = Locks::all_of(&locks).into_iter();
+    let held = all.iter().zip(guards).map(|(files, locks)| {
+        let volume: &Volume = &files.volume;
+        let numbers = volume.counters.hold_numbers();
+        Box::new(Held { volume, numbers, _locks: locks }) as Box<dyn HeldParent>
+    });
+    held.collect()
+}
+
 /// The file system under all locks.
 struct Held<'a> {
     volume: &'a Volume,
@@ -62,17 +78,21 @@ struct Held<'a> {
 }
 
 impl Held<'_> {
-    /// The whole batch of a change, and how it moves the count of inodes.
-    fn complete_batch(&self, change: ParentChange<'_>) -> (Batch<'static>, CountChange) {
-        let ParentChange { mut batch, inodes, next_number, usage, .. } = change;
+    /// The whole batch of a change.
+    fn whole_batch(&self, change: &mut ParentChange<'_>) -> Batch<'static> {
+        let mut batch = std::mem::take(&mut change.batch);
         batch.seen = seen();
+        let usage = std::mem::take(&mut change.usage);
         usage.put(&mut batch, |owner, admission| self.volume.limits.at_most(owner, admission));
-        let count = CountChange::new(self.volume.root(), inodes);
-        self.volume.counters.put(&mut batch, count);
-        if let Some(next) = next_number {
+        self.volume.counters.put(&mut batch, self.count_of(change));
+        if let Some(next) = change.next_number {
             self.numbers.put(&mut batch, next);
         }
-        (batch, count)
+        batch
+    }
+
+    fn count_of(&self, change: &ParentChange<'_>) -> CountChange {
+        CountChange::new(self.volume.root(), change.inodes)
     }
 }
 
@@ -95,25 +115,22 @@ impl HeldParent for Held<'_> {
     }
 
     fn dry_run(&self, change: ParentChange<'_>) -> Result<()> {
-        let (batch, _) = self.complete_batch(change);
+        let mut change = change;
+        let batch = self.whole_batch(&mut change);
         self.volume.view.dry_run(batch).map_err(from_store)
     }
 
-    fn apply(
-        &mut self,
-        change: ParentChange<'_>,
-        store: &dyn Store,
-        merged: &MergedFrom<'_>,
-    ) -> Result<()> {
-        let (changed, next_number) = (change.changed, change.next_number);
-        let (batch, count) = self.complete_batch(change);
-        store.apply_merge(&*self.volume.view, batch, merged).map_err(from_store)?;
-        self.volume.counters.applied(count);
-        if let Some(next) = next_number {
+    fn complete_batch(&mut self, change: &mut ParentChange<'_>) -> Result<Batch<'static>> {
+        Ok(self.whole_batch(change))
+    }
+
+    fn applied(&mut self, change: &ParentChange<'_>) {
+        self.volume.counters.applied(self.count_of(change));
+        if let Some(next) = change.next_number {
             self.numbers.applied(next);
         }
+        let changed = change.changed;
         changed.iter().for_each(|ino| self.volume.lazy_times.forget(*ino));
         self.volume.reservations.forget(changed.iter().copied(), &*self.volume.view);
-        Ok(())
     }
 }

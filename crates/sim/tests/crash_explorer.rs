@@ -75,6 +75,39 @@ fn a_transaction_is_there_whole_or_not_at_all() {
     assert!(explorer.distinct() > 200, "{} images", explorer.distinct());
 }
 
+/// The same over two datasets: alone, beside changes of both, spilled, and beside what is under
+/// way.
+const ON_BOTH: [&str; 5] = [
+    "small:transaction-on-both+fsync+transaction-on-both-beside+unlink+sync",
+    "small:in-clone+transaction-on-both-spilled+commit2/overwrite+sync",
+    "small:in-clone+transaction-on-both-beside+destroy-clone+transaction-on-both+sync",
+    "small:in-clone+commit3/transaction-on-both-beside+transaction-on-both-spilled+sync",
+    "random:8:160",
+];
+
+#[test]
+fn a_transaction_over_two_datasets_is_in_both_or_in_none() {
+    let target = PoolTarget { bug: None };
+    let explorer = Explorer::new(&target).unwrap();
+    for text in ON_BOTH {
+        let workload: Workload = text.parse().unwrap();
+        let bounds = Bounds { subset_writes_max: 3, seeds: 4, states_max: 150 };
+        let violations = explorer.explore(&workload, &bounds, 1);
+        assert!(violations.is_empty(), "{text}: {violations:#?}");
+    }
+    assert!(explorer.distinct() > 150, "{} images", explorer.distinct());
+}
+
+#[test]
+fn a_dataset_of_a_transaction_in_an_earlier_commit_is_caught() {
+    let target = PoolTarget { bug: Some(PlantedBug::TransactionInTwo) };
+    let explorer = Explorer::new(&target).unwrap();
+    let workload: Workload = ON_BOTH[0].parse().unwrap();
+    let violations = explorer.explore(&workload, &Bounds::default(), 1);
+    let first = violations.first().expect("one of both is there after some crash");
+    assert!(explorer.replay(&first.id.parse().unwrap()).is_err(), "{} replays", first.id);
+}
+
 #[test]
 fn a_part_of_a_transaction_in_an_earlier_commit_is_caught() {
     let target = PoolTarget { bug: Some(PlantedBug::TransactionInTwo) };

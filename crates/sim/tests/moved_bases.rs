@@ -13,7 +13,7 @@ use marram_pool::{Author, OpenOptions, Pool, Reversal};
 use marram_posix::Posix;
 use marram_sim::device::{CrashState, RecordingDevice};
 use marram_sim::pattern;
-use marram_store::{DatasetName, Lineage, MergedFrom, Source, Store, View};
+use marram_store::{Batch, DatasetName, Lineage, Source, Store, View};
 use marram_vfs::{FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -323,17 +323,18 @@ impl HeldParent for HeldOvertaken<'_> {
     fn dry_run(&self, change: ParentChange<'_>) -> marram_vfs::Result<()> {
         self.held.dry_run(change)
     }
-    fn apply(
+    fn complete_batch(
         &mut self,
-        change: ParentChange<'_>,
-        store: &dyn Store,
-        merged: &MergedFrom<'_>,
-    ) -> marram_vfs::Result<()> {
+        change: &mut ParentChange<'_>,
+    ) -> marram_vfs::Result<Batch<'static>> {
         if !self.parent.is_done.replace(true) {
             let meanwhile = self.parent.meanwhile;
             std::thread::scope(|scope| scope.spawn(meanwhile).join().unwrap());
         }
-        self.held.apply(change, store, merged)
+        self.held.complete_batch(change)
+    }
+    fn applied(&mut self, change: &ParentChange<'_>) {
+        self.held.applied(change);
     }
 }
 

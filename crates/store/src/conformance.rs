@@ -10,6 +10,7 @@ mod counters;
 mod datasets;
 mod history;
 mod items;
+mod several;
 mod store_capabilities;
 mod together;
 mod volatile;
@@ -32,6 +33,10 @@ pub use items::{
     batches_apply_wholly_or_not_at_all, blocks_are_shared_and_cut, blocks_come_back_whole,
     items_are_set_found_and_removed, many_threads_see_whole_batches, patches_write_fresh_blocks,
     scans_follow_the_order_of_keys,
+};
+pub use several::{
+    forks_of_several_datasets_begin_at_one_moment, merges_into_several_datasets_are_one_step,
+    several_datasets_are_refused_without_the_capability,
 };
 pub use store_capabilities::{
     ephemeral_snapshots_go_when_they_are_discarded, frozen_views_know_what_holds_a_block,
@@ -100,6 +105,9 @@ pub fn all(make: MakeStore<'_>) {
     volatile_forks_keep_their_moment(make);
     volatile_forks_end_without_a_trace(make);
     volatile_forks_begin_in_each_other(make);
+    several_datasets_are_refused_without_the_capability(make);
+    forks_of_several_datasets_begin_at_one_moment(make);
+    merges_into_several_datasets_are_one_step(make);
 }
 
 /// The live dataset of that name.

@@ -34,9 +34,9 @@ pub use name::{
     AUTOMATIC_PREFIX, DatasetName, Source, check_rename, check_tag, is_automatic_name, merge_bases,
 };
 pub use store::{
-    DatasetKind, DatasetReport, Destruction, EphemeralSnapshots, FrozenViews, Holds, ItemChange,
-    Lineage, MergedFrom, OperationLog, Properties, PropertySource, ROOT_OBJECT, SpaceUsage, Store,
-    StoreCapabilities, VolatileForks, limit_batch,
+    DatasetKind, DatasetReport, Destruction, EphemeralSnapshots, ForkBegin, FrozenViews, Holds,
+    ItemChange, Lineage, MergeInto, MergedFrom, OperationLog, Properties, PropertySource,
+    ROOT_OBJECT, SeveralDatasets, SpaceUsage, Store, StoreCapabilities, VolatileForks, limit_batch,
 };
 pub use usage::{Holder, Usage};
 pub use view::{

@@ -1,12 +1,12 @@
 //! A store in plain memory: the fake beside the real ones, for tests of what stands on the
 //! contract.
 //!
-//! It has usage, holds, lineage and volatile forks of a store's capabilities; nothing of it is
-//! ephemeral, frozen or logged. It is stricter than a store need be. A batch that breaks the rule
-//! on sharing (see [`crate::Batch`]) or has one key twice panics: that is a bug of the caller that
-//! a real store might not see. [`MemoryStore::commit`] and [`MemoryStore::commit_some`] stand for
-//! the group commit of a pool: they turn fresh blocks into stored ones, so that callers meet both.
-//! Everything is durable at once and gone with the process.
+//! It has usage, holds, lineage, volatile forks, and several datasets at a time of a store's
+//! capabilities; nothing of it is ephemeral, frozen or logged. It is stricter than a store need be.
+//! A batch that breaks the rule on sharing (see [`crate::Batch`]) or has one key twice panics: that
+//! is a bug of the caller that a real store might not see. [`MemoryStore::commit`] and
+//! [`MemoryStore::commit_some`] stand for the group commit of a pool: they turn fresh blocks into
+//! stored ones, so that callers meet both. Everything is durable at once and gone with the process.
 
 mod blocks;
 mod capabilities;
@@ -309,6 +309,7 @@ impl Store for MemoryStore {
             holds: Some(self),
             lineage: Some(self),
             volatile: Some(self),
+            several: Some(self),
             ..StoreCapabilities::default()
         }
     }

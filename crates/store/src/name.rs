@@ -58,9 +58,22 @@ impl DatasetName {
         format!("{TRANSACTION_PREFIX}{id}").parse()
     }
 
+    /// The same where the transaction works in several datasets, by the place of the dataset among
+    /// them: the first one has the name of [`DatasetName::of_transaction`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn of_transaction_at(id: &str, place: usize) -> Result<DatasetName, Error> {
+        match place {
+            0 => DatasetName::of_transaction(id),
+            place => DatasetName::of_transaction(&format!("{id}:{place}")),
+        }
+    }
+
     /// The id of the transaction whose fork it is, if it is one.
     pub fn transaction(&self) -> Option<&str> {
-        self.0.strip_prefix(TRANSACTION_PREFIX)
+        let named = self.0.strip_prefix(TRANSACTION_PREFIX)?;
+        Some(named.split_once(':').map_or(named, |(id, _)| id))
     }
 
     /// Whether it is one of [`DatasetName::receiving`] or [`DatasetName::partial`], which users
@@ -277,6 +290,10 @@ mod tests {
         assert_eq!((fork.as_str(), fork.transaction()), ("tx:0a", Some("0a")));
         assert!(Source::live(fork).is_own() && DatasetName::root().transaction().is_none());
         assert!(DatasetName::of_transaction("a b").is_err());
+        let [first, third] =
+            [0, 2].map(|place| DatasetName::of_transaction_at("0a", place).unwrap());
+        assert_eq!((first.as_str(), third.as_str()), ("tx:0a", "tx:0a:2"));
+        assert_eq!((first.transaction(), third.transaction()), (Some("0a"), Some("0a")));
     }
 
     #[test]

@@ -9,8 +9,8 @@ mod capabilities;
 
 pub use absent::limit_batch;
 pub use capabilities::{
-    EphemeralSnapshots, FrozenViews, Holds, Lineage, MergedFrom, OperationLog, SpaceUsage,
-    StoreCapabilities, VolatileForks,
+    EphemeralSnapshots, ForkBegin, FrozenViews, Holds, Lineage, MergeInto, MergedFrom,
+    OperationLog, SeveralDatasets, SpaceUsage, StoreCapabilities, VolatileForks,
 };
 
 use crate::{DatasetName, Item, Key, Result, Source, View};

@@ -1,14 +1,16 @@
-//! Random histories of concurrent transactions, also inside of each other, and plain operations,
-//! against a model that runs them one after the other in the order of their commits: what each
-//! committed transaction saw, and the state after it, must be the same. What was seen inside of it
-//! by one that did not commit must be so too.
+//! Random histories of concurrent transactions, also inside of each other and over two datasets,
+//! and plain operations, against a model that runs them one after the other in the order of their
+//! commits: what each committed transaction saw, and the state after it, must be the same. What was
+//! seen inside of it by one that did not commit must be so too.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use marram_history::{Branch, MergeOptions, MergeSides, merge};
-use marram_posix::{Posix, PosixOptions};
+use marram_history::{
+    Branch, MergeOptions, MergePart, MergeReport, MergeSides, merge, merge_together,
+};
+use marram_posix::{Posix, PosixOptions, hold_together};
 use marram_store::memory::MemoryStore;
-use marram_store::{DatasetName, Source, Store};
+use marram_store::{DatasetName, ForkBegin, Properties, Source, Store};
 use marram_tx::{Aspect, ReadSet, Recording};
 use marram_vfs::{
     Caller, FileSystem, Ino, Kind, Name, NewNode, RenameMode, SetAttributes, WriteOptions,
@@ -18,13 +20,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const CALLER: Caller = Caller { uid: 0, gid: 0 };
-const DIRECTORIES: [&str; 2] = ["p", "q"];
+/// Two directories of each of the datasets.
+const DIRECTORIES: [[&str; 2]; 2] = [["p", "q"], ["r", "s"]];
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const ATTRIBUTE: &[u8] = b"user.x";
 const OPEN_MAX: usize = 5;
 
 /// A file, by its directory and its name.
 type Path = (&'static str, &'static str);
+
+/// The dataset that a directory is in.
+fn dataset_of(directory: &str) -> usize {
+    usize::from(DIRECTORIES[1].contains(&directory))
+}
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {
@@ -52,24 +60,44 @@ impl Random {
         usize::try_from(self.0 % end as u64).unwrap()
     }
 
-    fn path(&mut self) -> Path {
-        (DIRECTORIES[self.below(2)], NAMES[self.below(4)])
+    fn path(&mut self, dataset: usize) -> Path {
+        (DIRECTORIES[dataset][self.below(2)], NAMES[self.below(4)])
     }
 
-    fn operation(&mut self) -> Operation {
-        let (path, value) = (self.path(), u8::try_from(self.below(26)).unwrap() + b'a');
+    /// An operation in one of so many datasets.
+    fn operation(&mut self, datasets: usize) -> Operation {
+        let dataset = if datasets == 1 { 0 } else { self.below(datasets) };
+        let (path, value) = (self.path(dataset), u8::try_from(self.below(26)).unwrap() + b'a');
         match self.below(13) {
             0 | 1 => Operation::Read(path),
             2 | 3 => Operation::Write(path, value),
             4 | 5 => Operation::Append(path, value),
             6 => Operation::Remove(path),
-            7 => Operation::Move(path, self.path()),
+            7 => Operation::Move(path, self.path(dataset)),
             8 => Operation::List(path.0),
             9 => Operation::Count(path.0),
             10 => Operation::Mode(path),
             11 => Operation::SetMode(path, [0o600, 0o644][self.below(2)]),
             _ if self.below(2) == 0 => Operation::Attribute(path),
             _ => Operation::SetAttribute(path, value),
+        }
+    }
+}
+
+impl Operation {
+    /// The dataset that it is in.
+    fn dataset(self) -> usize {
+        match self {
+            Operation::Read(path)
+            | Operation::Write(path, _)
+            | Operation::Append(path, _)
+            | Operation::Remove(path)
+            | Operation::Move(path, _)
+            | Operation::Mode(path)
+            | Operation::SetMode(path, _)
+            | Operation::Attribute(path)
+            | Operation::SetAttribute(path, _) => dataset_of(path.0),
+            Operation::List(directory) | Operation::Count(directory) => dataset_of(directory),
         }
     }
 }
@@ -229,10 +257,9 @@ fn run(files: &dyn FileSystem, operation: Operation) -> String {
     }
 }
 
-/// The whole state.
-fn state_of(files: &dyn FileSystem) -> Model {
-    let mut state = Model::new();
-    for directory in DIRECTORIES {
+/// The whole state of a dataset.
+fn add_state_of(dataset: usize, files: &dyn FileSystem, state: &mut Model) {
+    for directory in DIRECTORIES[dataset] {
         for name in NAMES {
             let Some(ino) = file(files, (directory, name)) else { continue };
             let found = File {
@@ -243,7 +270,6 @@ fn state_of(files: &dyn FileSystem) -> Model {
             state.insert((directory, name), found);
         }
     }
-    state
 }
 
 /// A transaction that is open: what it did, and what it was answered.
@@ -251,10 +277,29 @@ struct Open {
     id: usize,
     /// The one that it is inside of.
     outer: Option<usize>,
+    /// What it has of each dataset that it works in.
+    parts: Vec<Part>,
+    done: Vec<Done>,
+}
+
+/// A transaction in one dataset.
+struct Part {
+    dataset: usize,
     fork: DatasetName,
     files: Arc<Posix>,
     view: Recording,
-    done: Vec<Done>,
+}
+
+impl Open {
+    fn part(&self, dataset: usize) -> Option<&Part> {
+        self.parts.iter().find(|part| part.dataset == dataset)
+    }
+
+    fn take_over(&self, reads: &[(usize, ReadSet)]) {
+        for (dataset, reads) in reads {
+            self.part(*dataset).unwrap().view.take_over(reads);
+        }
+    }
 }
 
 /// What was done in a transaction.
@@ -269,17 +314,26 @@ enum Done {
 
 struct History {
     store: MemoryStore,
-    parent: Posix,
+    /// The datasets: one or two.
+    parents: Vec<Posix>,
     model: Model,
     open: Vec<Open>,
     random: Random,
     /// A planted bug: what was read inside does not count if it is aborted or refused.
     drops_reads: bool,
+    /// A planted bug: one dataset is committed before the other one is compared.
+    commits_apart: bool,
     begun: usize,
     committed: usize,
     refused: usize,
     /// Committed inside of another one.
     inside: usize,
+    /// Committed with changes in both datasets.
+    both: usize,
+}
+
+fn name_of(dataset: usize) -> DatasetName {
+    [DatasetName::root(), "other".parse().unwrap()][dataset].clone()
 }
 
 fn open_files(store: &MemoryStore, dataset: &DatasetName) -> Posix {
@@ -289,25 +343,38 @@ fn open_files(store: &MemoryStore, dataset: &DatasetName) -> Posix {
 
 impl History {
     fn new(seed: u64) -> History {
+        History::over(1, seed)
+    }
+
+    /// One over so many datasets.
+    fn over(datasets: usize, seed: u64) -> History {
         let store = MemoryStore::new();
-        let parent = open_files(&store, &DatasetName::root());
-        for text in DIRECTORIES {
-            let node = NewNode::Directory { permissions: 0o755 };
-            parent.create(CALLER, Ino::ROOT, name(text), node).unwrap();
+        store.create(&name_of(1), &Properties::default()).unwrap();
+        let mut parents = Vec::new();
+        for (dataset, directories) in DIRECTORIES.iter().enumerate().take(datasets) {
+            let parent = open_files(&store, &name_of(dataset));
+            for text in directories {
+                let node = NewNode::Directory { permissions: 0o755 };
+                parent.create(CALLER, Ino::ROOT, name(text), node).unwrap();
+            }
+            parents.push(parent);
         }
         let mut history = History {
             store,
-            parent,
+            parents,
             model: Model::new(),
             open: Vec::new(),
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             drops_reads: false,
+            commits_apart: false,
             begun: 0,
             committed: 0,
             refused: 0,
             inside: 0,
+            both: 0,
         };
-        for path in [("p", "a"), ("p", "b"), ("q", "a")] {
+        let paths = [("p", "a"), ("p", "b"), ("q", "a"), ("r", "a"), ("r", "b"), ("s", "a")];
+        for path in paths.into_iter().take(3 * datasets) {
             history.do_plainly(Operation::Write(path, b'0')).unwrap();
         }
         history
@@ -315,7 +382,7 @@ impl History {
 
     /// A plain operation is a transaction by itself.
     fn do_plainly(&mut self, operation: Operation) -> Result<(), String> {
-        let seen = run(&self.parent, operation);
+        let seen = run(&self.parents[operation.dataset()], operation);
         let expected = run_on_model(&mut self.model, operation);
         equal(&seen, &expected, &format!("plainly: {operation:?}"))
     }
@@ -323,21 +390,35 @@ impl History {
     fn begin(&mut self, reads: ReadSet, outer: Option<usize>) {
         self.begun += 1;
         let id = self.begun;
-        let fork = DatasetName::of_transaction(&id.to_string()).unwrap();
-        let dataset = match outer {
-            None => DatasetName::root(),
+        let wanted = match self.parents.len() {
+            1 => vec![0],
+            _ => [vec![0], vec![1], vec![0, 1], vec![0, 1]][self.random.below(4)].clone(),
+        };
+        let parents: Vec<(usize, DatasetName)> = match outer {
+            None => wanted.into_iter().map(|dataset| (dataset, name_of(dataset))).collect(),
             Some(at) => {
                 let outer = &mut self.open[at];
                 outer.done.push(Done::Began(id));
-                outer.fork.clone()
+                outer.parts.iter().map(|part| (part.dataset, part.fork.clone())).collect()
             }
         };
-        self.store.fork(&dataset, &fork, Ino::ROOT.0).unwrap();
-        let files = Arc::new(open_files(&self.store, &fork));
-        let shown: Arc<dyn FileSystem> = files.clone();
-        let view = Recording::new(shown, Ino::ROOT, reads);
+        let name = |place| DatasetName::of_transaction_at(&id.to_string(), place).unwrap();
+        let forks: Vec<DatasetName> = (0..parents.len()).map(name).collect();
+        let begins = parents.iter().zip(&forks);
+        let begins: Vec<ForkBegin<'_>> = begins
+            .map(|((_, dataset), name)| ForkBegin { dataset, name, root_object: Ino::ROOT.0 })
+            .collect();
+        let store: &dyn Store = &self.store;
+        store.begin_forks(&begins).unwrap();
+        let mut parts = Vec::new();
+        for ((dataset, _), fork) in parents.into_iter().zip(forks) {
+            let files = Arc::new(open_files(&self.store, &fork));
+            let shown: Arc<dyn FileSystem> = files.clone();
+            let view = Recording::new(shown, Ino::ROOT, reads.clone());
+            parts.push(Part { dataset, fork, files, view });
+        }
         let outer = outer.map(|at| self.open[at].id);
-        self.open.push(Open { id, outer, fork, files, view, done: Vec::new() });
+        self.open.push(Open { id, outer, parts, done: Vec::new() });
     }
 
     fn place_of(&self, id: usize) -> usize {
@@ -351,46 +432,53 @@ impl History {
             self.abort(inner);
         }
         let open = self.open.swap_remove(self.place_of(id));
-        open.view.end();
+        open.parts.iter().for_each(|part| part.view.end());
         open
     }
 
+    /// Takes the forks away; what was read in them.
+    fn close(&self, parts: Vec<Part>) -> Vec<(usize, ReadSet)> {
+        let (store, mut reads): (&dyn Store, _) = (&self.store, Vec::new());
+        for Part { dataset, fork, files, view } in parts {
+            reads.push((dataset, view.reads()));
+            drop((files, view));
+            store.end_fork(&fork).unwrap();
+        }
+        reads
+    }
+
     fn abort(&mut self, id: usize) {
-        let Open { outer, fork, view, done, .. } = self.take(id);
-        self.lose(outer, id, (&view.reads(), done));
-        drop(view);
-        self.store.destroy(&Source::live(fork), false).unwrap();
+        let Open { outer, parts, done, .. } = self.take(id);
+        let reads = self.close(parts);
+        self.lose(outer, id, (&reads, done));
     }
 
     /// What is left of one that has not committed, or has changed nothing, is what it has seen.
-    fn lose(&mut self, outer: Option<usize>, id: usize, (reads, done): (&ReadSet, Vec<Done>)) {
+    fn lose(
+        &mut self,
+        outer: Option<usize>,
+        id: usize,
+        (reads, done): (&[(usize, ReadSet)], Vec<Done>),
+    ) {
         let Some(outer) = outer else { return };
         let at = self.place_of(outer);
         if !self.drops_reads {
-            self.open[at].view.take_over(reads);
+            self.open[at].take_over(reads);
         }
         let began = |it: &&mut Done| matches!(it, Done::Began(begun) if *begun == id);
         *self.open[at].done.iter_mut().find(began).unwrap() = Done::Lost(done);
     }
 
     fn commit(&mut self, id: usize) -> Result<(), String> {
-        let Open { outer, fork, view, done, files, .. } = self.take(id);
-        let reads = view.reads();
-        drop((view, files));
-        let branch = Branch::of(&self.store, &fork).unwrap().unwrap();
-        let (dataset, base) = (&branch.parent.dataset, &branch.base);
-        let sides = MergeSides { dataset, base, fork: &branch.fork, root: branch.root };
-        let overlaps = |touched: &_| reads.overlaps(touched);
-        let options = MergeOptions { strict: Some(&overlaps), ..MergeOptions::default() };
-        let into = match outer {
-            None => &self.parent,
-            Some(outer) => &*self.open[self.place_of(outer)].files,
-        };
-        let report = merge(into, &self.store, sides, &options).unwrap();
-        self.store.destroy(&branch.fork, false).unwrap();
-        self.refused += usize::from(!report.applied);
+        let Open { outer, parts, done, .. } = self.take(id);
+        let reports = self.merge(outer, &parts);
+        let reads = self.close(parts);
+        let is_applied = reports.iter().all(|report| report.applied);
+        self.refused += usize::from(!is_applied);
         // One that has only read is where it began.
-        let is_there = report.applied && !report.change_set.inodes.is_empty();
+        let changed = reports.iter().filter(|report| !report.change_set.inodes.is_empty()).count();
+        let is_there = (is_applied || self.commits_apart) && changed > 0;
+        self.both += usize::from(is_applied && changed == 2);
         match outer {
             None => self.conclude(is_there, &done),
             Some(_) if !is_there => {
@@ -400,11 +488,50 @@ impl History {
             Some(outer) => {
                 self.inside += 1;
                 let at = self.place_of(outer);
-                self.open[at].view.take_over(&reads);
+                self.open[at].take_over(&reads);
                 self.open[at].done.extend(done);
                 Ok(())
             }
         }
+    }
+
+    /// Merges what was done in each dataset into what it is a fork of.
+    fn merge(&self, outer: Option<usize>, parts: &[Part]) -> Vec<MergeReport> {
+        let branches: Vec<Branch> = parts
+            .iter()
+            .map(|part| Branch::of(&self.store, &part.fork).unwrap().unwrap())
+            .collect();
+        let reads: Vec<ReadSet> = parts.iter().map(|part| part.view.reads()).collect();
+        let overlaps: Vec<_> =
+            reads.iter().map(|reads| |touched: &_| reads.overlaps(touched)).collect();
+        let options: Vec<MergeOptions<'_>> = overlaps
+            .iter()
+            .map(|overlaps| MergeOptions { strict: Some(overlaps), ..MergeOptions::default() })
+            .collect();
+        let into: Vec<&Posix> = parts
+            .iter()
+            .map(|part| match outer {
+                None => &self.parents[part.dataset],
+                Some(outer) => &*self.open[self.place_of(outer)].part(part.dataset).unwrap().files,
+            })
+            .collect();
+        let sides = branches.iter().map(|branch| MergeSides {
+            dataset: &branch.parent.dataset,
+            base: &branch.base,
+            fork: &branch.fork,
+            root: branch.root,
+        });
+        let merges: Vec<MergePart<'_>> = sides
+            .zip(&options)
+            .zip(&into)
+            .map(|((sides, options), into)| MergePart { parent: *into, sides, options })
+            .collect();
+        if self.commits_apart || parts.len() == 1 {
+            let one =
+                |it: &MergePart<'_>| merge(it.parent, &self.store, it.sides, it.options).unwrap();
+            return merges.iter().map(one).collect();
+        }
+        merge_together(&self.store, &merges, &|| Ok(hold_together(&into))).unwrap()
     }
 
     /// The model does what an outermost one has done, if that is there.
@@ -413,7 +540,11 @@ impl History {
             self.committed += 1;
             replay(&mut self.model, done)?;
         }
-        equal(&state_of(&self.parent), &self.model, "after the end of one")
+        let mut state = Model::new();
+        for (dataset, parent) in self.parents.iter().enumerate() {
+            add_state_of(dataset, parent, &mut state);
+        }
+        equal(&state, &self.model, "after the end of one")
     }
 
     fn step(&mut self, reads: &ReadSet) -> Result<(), String> {
@@ -431,13 +562,14 @@ impl History {
                 self.abort(self.open[at].id);
             }
             5 => {
-                let operation = self.random.operation();
+                let operation = self.random.operation(self.parents.len());
                 return self.do_plainly(operation);
             }
             _ if at < self.open.len() => {
-                let operation = self.random.operation();
+                let operation = self.random.operation(self.parents.len());
                 let open = &mut self.open[at];
-                let seen = run(&open.view, operation);
+                let Some(part) = open.part(operation.dataset()) else { return Ok(()) };
+                let seen = run(&part.view, operation);
                 open.done.push(Done::Did(operation, seen));
             }
             _ => (),
@@ -492,6 +624,30 @@ fn histories_are_those_of_transactions_one_after_the_other() {
     }
     let told = format!("{committed} committed, {inside} inside of others, {refused} refused");
     assert!(committed > 300 && refused > 300 && inside > 150, "{told}");
+}
+
+#[test]
+fn histories_over_two_datasets_are_those_of_transactions_one_after_the_other() {
+    let (mut committed, mut refused, mut both) = (0, 0, 0);
+    for seed in 1..=150 {
+        let history = play(History::over(2, seed), 100, &ReadSet::default());
+        let history = history.unwrap_or_else(|error| panic!("seed {seed}, {error}"));
+        committed += history.committed;
+        refused += history.refused;
+        both += history.both;
+    }
+    let told = format!("{committed} committed, {both} in both datasets, {refused} refused");
+    assert!(committed > 150 && refused > 75 && both > 50, "{told}");
+}
+
+/// A dataset that is committed before another one is compared is there without that.
+#[test]
+fn datasets_that_are_committed_apart_are_found_out() {
+    let found = (1..=600).find_map(|seed| {
+        let history = History { commits_apart: true, ..History::over(2, seed) };
+        play(history, 100, &ReadSet::default()).err()
+    });
+    assert!(found.is_some(), "histories are as good with a commit of each dataset");
 }
 
 /// What one has seen inside of another counts for that other one, also when it is aborted.

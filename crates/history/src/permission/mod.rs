@@ -19,7 +19,7 @@ mod walk;
 use crate::parent::{HeldParent, Parent, ParentChange};
 use marram_format::record::{Inode, Time};
 use marram_records::inode::read_inode;
-use marram_store::{MergedFrom, Store, View};
+use marram_store::{Batch, View};
 use marram_vfs::{Error, Identity, Ino, Result};
 pub use rights::{Modes, READ, SEARCH, WRITE, grants};
 use rules::Judge;
@@ -76,6 +76,11 @@ impl<'a> Bound<'a> {
         self.refusals.borrow().clone()
     }
 
+    /// Binds what changes the parent while that is held still in another way.
+    pub fn bind<'h>(&'h self, held: Box<dyn HeldParent + 'h>) -> Box<dyn HeldParent + 'h> {
+        Box::new(HeldBound { held, bound: self })
+    }
+
     fn check(&self, change: &ParentChange<'_>, now: Time) -> Result<()> {
         let mut refusals = Refusals::default();
         let (view, root) = (self.parent.view(), self.parent.root().0);
@@ -100,7 +105,7 @@ impl Parent for Bound<'_> {
     }
 
     fn hold_still(&self) -> Result<Box<dyn HeldParent + '_>> {
-        Ok(Box::new(HeldBound { held: self.parent.hold_still()?, bound: self }))
+        Ok(self.bind(self.parent.hold_still()?))
     }
 
     fn with_space(&self, attempt: &mut dyn FnMut() -> Result<()>) -> Result<()> {
@@ -144,14 +149,13 @@ impl HeldParent for HeldBound<'_> {
         self.held.dry_run(change)
     }
 
-    fn apply(
-        &mut self,
-        change: ParentChange<'_>,
-        store: &dyn Store,
-        merged: &MergedFrom<'_>,
-    ) -> Result<()> {
-        self.bound.check(&change, self.held.now())?;
-        self.held.apply(change, store, merged)
+    fn complete_batch(&mut self, change: &mut ParentChange<'_>) -> Result<Batch<'static>> {
+        self.bound.check(change, self.held.now())?;
+        self.held.complete_batch(change)
+    }
+
+    fn applied(&mut self, change: &ParentChange<'_>) {
+        self.held.applied(change);
     }
 }
 

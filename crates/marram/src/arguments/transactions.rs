@@ -16,7 +16,10 @@ The commit is refused if others have changed anything that the command has read 
 and their absence, listings, contents, attributes, rights, links, extended attributes. What was \
 changed is named, and with --retry the command is run again.
 
-Only what lies in the dataset is in the transaction: what the command does elsewhere, as in /tmp \
+With --with it is one transaction over several datasets of a pool: all of what the command does in \
+them happens at one moment, or nothing of it.
+
+Only what lies in the datasets is in the transaction: what the command does elsewhere, as in /tmp \
 or over the network, happens. `marram undo` takes a commit back. In a command of `marram tx run` \
 it is a transaction inside of that one: it commits into it, and fails without a trace in it.
 
@@ -65,6 +68,9 @@ pub(crate) struct TxRunArguments {
     /// A directory in the dataset, if that is not the one of the working directory
     #[arg(long = "in", value_name = "DIRECTORY")]
     pub(crate) directory: Option<PathBuf>,
+    /// A directory in another dataset of the pool that is in the transaction too; may be repeated
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "id")]
+    pub(crate) with: Vec<PathBuf>,
     /// Wait for all processes that the command leaves running, before the commit
     #[arg(long)]
     pub(crate) wait: bool,
@@ -91,6 +97,9 @@ pub(crate) struct TxBeginArguments {
     /// A directory in the dataset
     #[arg(default_value = ".")]
     pub(crate) directory: PathBuf,
+    /// A directory in another dataset of the pool that is in the transaction too; may be repeated
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) with: Vec<PathBuf>,
     /// After so long without anything done in it the transaction ends without a trace
     #[arg(long, value_name = "TIME", default_value = "1h")]
     pub(crate) idle: String,

@@ -105,9 +105,9 @@ pub(crate) struct ViewArguments {
     /// What lies there
     #[arg(long)]
     pub(crate) also_covered: Vec<String>,
-    /// A mount that is brought from another mount namespace: where it is there and here
+    /// Mounts that are brought from another mount namespace: where they are there and here
     #[arg(long, requires = "brought_from")]
-    pub(crate) brought_place: Option<PathBuf>,
+    pub(crate) brought_place: Vec<PathBuf>,
     /// That namespace, as the kernel shows it
     #[arg(long)]
     pub(crate) brought_from: Option<PathBuf>,

@@ -8,11 +8,12 @@ use crate::control::protocol::{Answer, CompareOrder, DifferenceRow, Operation, S
 use crate::engine::OpenMode;
 use crate::engine::home::lacks;
 use crate::error::{Error, Result};
-use crate::names::PathText;
+use crate::names::{PathText, quoted};
 use crate::output::Output;
 use crate::target::{Place, Target, with_optional_snapshot};
 use marram_store::Source;
 use serde::Serialize;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The inode of a root directory.
@@ -103,23 +104,49 @@ fn print(
     });
 }
 
-/// Prints what differs of a fork that no list shows from what it began as.
+/// A fork that no list shows.
+pub(super) struct OpenFork {
+    /// What it began as.
+    pub(super) base: Source,
+    /// Its name.
+    pub(super) fork: Source,
+    /// The inode of the root of both.
+    pub(super) root: u64,
+    /// Where its dataset is mounted, if that is to stand before its paths.
+    pub(super) seen_in: Option<PathBuf>,
+}
+
+/// Prints what differs of forks that no list shows from what they began as.
 ///
 /// # Errors
-/// One of both is gone; a failed read.
-pub(super) fn of_fork(
+/// One of all is gone; a failed read; there is none.
+pub(super) fn of_forks(
     target: &Target,
-    (base, fork, root): (&Source, &Source, u64),
+    forks: &[OpenFork],
     patch: bool,
     output: &Output,
 ) -> Result<()> {
-    let selection = SelectionOrder::default();
-    let (before, after) = (base.to_string(), fork.to_string());
-    let order = CompareOrder { bound: None, before, after, root, patch, selection };
-    let rows = compare(target, &order)?;
-    output.print(&Told::of(&rows, base, fork), || match patch {
-        true => patches(&rows),
-        false => summary(&rows, Detail::Lines, Directories::Whole),
+    let (mut all, mut told) = (Vec::new(), String::new());
+    for OpenFork { base, fork, root, seen_in } in forks {
+        let selection = SelectionOrder::default();
+        let (before, after) = (base.to_string(), fork.to_string());
+        let order = CompareOrder { bound: None, before, after, root: *root, patch, selection };
+        let rows = compare(target, &order)?;
+        if let Some(directory) = seen_in.as_ref().filter(|_| patch) {
+            told.push_str(&format!("# in {}\n", quoted(directory.as_os_str().as_bytes())));
+        }
+        if patch {
+            told.push_str(&patches(&rows));
+        }
+        all.extend(rows.into_iter().map(|row| match seen_in {
+            Some(directory) => row.below(directory),
+            None => row,
+        }));
+    }
+    let first = forks.first().ok_or_else(|| Error::failed("nothing is compared"))?;
+    output.print(&Told::of(&all, &first.base, &first.fork), || match patch {
+        true => told,
+        false => summary(&all, Detail::Lines, Directories::Whole),
     });
     Ok(())
 }

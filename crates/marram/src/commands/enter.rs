@@ -77,7 +77,8 @@ fn find(arguments: &EnterArguments) -> Result<Workspace> {
     let place = path_of(&target, &found, shown.parent().unwrap_or(&shelf))
         .ok_or_else(|| gone(&name, &shown))?;
     let covered = Covered::at(&place)?;
-    let view = View { shown, place, mount, covered, also: Vec::new(), brought: None };
+    let (also, further) = (Vec::new(), Vec::new());
+    let view = View { shown, place, mount, covered, also, further, brought: None };
     Ok(Workspace { target, fork: name, parent: found.parent, view })
 }
 

@@ -97,6 +97,7 @@ impl Place {
             mount,
             covered: self.covered,
             also: Vec::new(),
+            further: Vec::new(),
             brought: None,
         };
         let (fork, parent) = (name.to_string(), self.dataset.to_string());

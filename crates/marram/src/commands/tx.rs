@@ -58,6 +58,11 @@ fn find_open(target: &Target, word: &str) -> Result<TransactionRow> {
     }
 }
 
+/// The names of the datasets that one works in.
+fn datasets_of(row: &TransactionRow) -> Vec<String> {
+    row.parts().into_iter().map(|part| part.dataset).collect()
+}
+
 fn list(arguments: &TxListArguments, output: &Output) -> Result<()> {
     let rows = open(&Target::find_also_inside(&arguments.target)?)?;
     let format = arguments.format;
@@ -73,7 +78,7 @@ fn list(arguments: &TxListArguments, output: &Output) -> Result<()> {
         for row in &rows {
             table.row(vec![
                 row.id.clone(),
-                row.dataset.clone(),
+                datasets_of(row).join(","),
                 instant_text(row.seconds, format.exact),
                 row.author.user.to_string(),
                 row.inodes_read.to_string(),
@@ -92,6 +97,9 @@ struct Shown {
     /// `open` or `committed`.
     state: &'static str,
     dataset: String,
+    /// The others that it works in, or has changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    also: Vec<String>,
     seconds: i64,
     command: String,
     /// Its entry in the log of operations, by which it can be taken back.
@@ -116,19 +124,22 @@ fn show(arguments: &TxNamedArguments, output: &Output) -> Result<()> {
     };
     let shown = found.ok_or_else(unknown)?;
     output.print(&shown, || {
-        let Shown { id, state, dataset, seconds, command, operation } = &shown;
+        let Shown { id, state, dataset, also, seconds, command, operation } = &shown;
+        let others: String = also.iter().map(|other| format!(", {other}")).collect();
         let entry = operation.map_or_else(String::new, |it| format!(", operation {it}"));
         let time = instant_text(*seconds, false);
-        format!("{id} {state} {time} in {dataset}{entry}: {command}\n")
+        format!("{id} {state} {time} in {dataset}{others}{entry}: {command}\n")
     });
     Ok(())
 }
 
 fn shown_open(row: TransactionRow) -> Shown {
+    let also = row.also.into_iter().map(|part| part.dataset).collect();
     Shown {
         id: row.id,
         state: "open",
         dataset: row.dataset,
+        also,
         seconds: row.seconds,
         command: row.author.command,
         operation: None,
@@ -143,12 +154,17 @@ fn committed(target: &Target, is_meant: &dyn Fn(&str) -> bool) -> Result<Option<
     let is_it = |row: &OperationRow| {
         row.operation == "transaction" && row.names.get(1).is_some_and(|id| is_meant(id))
     };
-    Ok(rows.into_iter().rev().find(is_it).map(|row| Shown {
+    // Of several datasets each has an entry of the same step.
+    let newest = rows.iter().rev().find(|row| is_it(row)).map(|row| row.names[1].clone());
+    let is_newest = |row: &&OperationRow| is_it(row) && newest.as_ref() == row.names.get(1);
+    let mut entries = rows.iter().filter(is_newest);
+    Ok(entries.next().map(|row| Shown {
         id: row.names[1].clone(),
         state: "committed",
         dataset: row.names[0].clone(),
+        also: entries.map(|row| row.names[0].clone()).collect(),
         seconds: row.seconds,
-        command: row.command,
+        command: row.command.clone(),
         operation: Some(row.number),
     }))
 }

@@ -47,7 +47,9 @@ pub(crate) use streams::{
     PartialRow, ReceiveOrder, SendOrder, ShownFile, ShownReport, StreamSummary,
 };
 
-pub(crate) use transactions::{BeginOrder, BegunTransaction, CommitSummary, TransactionRow};
+pub(crate) use transactions::{
+    BeginOrder, BegunTransaction, BegunView, CommitSummary, TransactionPart, TransactionRow,
+};
 
 use crate::error::Result;
 use crate::identity::Identity;

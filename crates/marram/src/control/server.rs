@@ -16,6 +16,7 @@ use crate::control::protocol::{
     Request, Response, SendOrder,
 };
 use crate::error::{Error, Result};
+use marram_client::control::DATASETS_MAX;
 use rustix::io::retry_on_intr;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::fs::File;
@@ -236,8 +237,9 @@ fn converse(stream: UnixStream, service: &dyn Service, mut slot: Place) {
         // A refused client waits no longer than others.
         patience = Some(REQUEST_TIMEOUT).filter(|_| !unmounts || response.is_err());
         let sent = match &response {
-            Ok(Answer::Begun(BegunTransaction { view: Some(view), .. })) => {
-                send_with(&stream, &response, view.as_fd())
+            Ok(Answer::Begun(BegunTransaction { views, .. })) if !views.is_empty() => {
+                let views: Vec<BorrowedFd<'_>> = views.iter().map(|view| view.as_fd()).collect();
+                send_with(&stream, &response, &views)
             }
             _ => send(&stream, &response),
         };
@@ -338,17 +340,16 @@ fn send(mut stream: &UnixStream, line: &impl serde::Serialize) -> std::io::Resul
     stream.write_all(&line_of(line)?)
 }
 
-/// Sends a line, and a descriptor with its beginning.
+/// Sends a line, and descriptors with its beginning.
 fn send_with(
     mut stream: &UnixStream,
     line: &impl serde::Serialize,
-    descriptor: BorrowedFd<'_>,
+    descriptors: &[BorrowedFd<'_>],
 ) -> std::io::Result<()> {
     let bytes = line_of(line)?;
-    let descriptors = [descriptor];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DATASETS_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let _has_room = ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let _has_room = ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     let parts = [IoSlice::new(&bytes)];
     let sent = retry_on_intr(|| sendmsg(stream, &parts, &mut ancillary, SendFlags::NOSIGNAL))?;
     stream.write_all(&bytes[sent..])

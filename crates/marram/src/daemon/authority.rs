@@ -93,11 +93,13 @@ impl<'a> Authority<'a> {
             let author = self.author(&order.author.command);
             return Ok(Request::Begin(BeginOrder { author, ..order }));
         }
-        let is_meant =
-            |mount: &MountReport| mount.directory == order.directory && self.can_go_to(mount);
-        if !self.daemon.mounts.reports().iter().any(is_meant) {
-            let place = order.directory.display();
-            return Err(Error::not_found(format!("nothing is mounted at {place}")));
+        let mounts = self.daemon.mounts.reports();
+        for place in std::iter::once(&order.directory).chain(&order.also) {
+            let is_meant = |mount: &MountReport| mount.directory == *place && self.can_go_to(mount);
+            if !mounts.iter().any(is_meant) {
+                let place = place.display();
+                return Err(Error::not_found(format!("nothing is mounted at {place}")));
+            }
         }
         let author = self.author(&order.author.command);
         Ok(Request::Begin(BeginOrder { author, ..order }))

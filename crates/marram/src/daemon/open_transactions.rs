@@ -4,14 +4,14 @@
 //! as the kernel has it. So limits hold however many begin at once, and nothing is committed while
 //! anything goes on inside of it.
 
-use crate::control::protocol::{Author, TransactionRow};
+use crate::control::protocol::{Author, TransactionPart, TransactionRow};
 use crate::error::{Error, Result};
 use marram_fuse::SessionHandle;
 use marram_store::{DatasetName, Source};
 use marram_tx::Recording;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -46,10 +46,24 @@ struct View {
 
 /// One that is open.
 pub(super) struct OpenTransaction {
+    /// What it has of each of its datasets.
+    pub(super) parts: Vec<Part>,
+    /// Since when it is open: seconds since 1970.
+    pub(super) seconds: i64,
+    /// Whose it is.
+    pub(super) author: Author,
+    /// Of one that outlives its conversation: whether it is in use.
+    pub(super) idle: Option<Idle>,
+}
+
+/// A transaction in one dataset.
+pub(super) struct Part {
     /// The fork that it works in.
     pub(super) fork: Source,
     /// The dataset that this is a fork of.
     pub(super) dataset: DatasetName,
+    /// A mount of that.
+    pub(super) directory: PathBuf,
     /// The state that it began with, and the inode of the root of both.
     pub(super) base: (Source, u64),
     /// What its view shows, and has noted.
@@ -58,12 +72,28 @@ pub(super) struct OpenTransaction {
     pub(super) session: SessionHandle,
     /// Where that is.
     pub(super) place: PathBuf,
-    /// Since when it is open: seconds since 1970.
-    pub(super) seconds: i64,
-    /// Whose it is.
-    pub(super) author: Author,
-    /// Of one that outlives its conversation: whether it is in use.
-    pub(super) idle: Option<Idle>,
+}
+
+impl OpenTransaction {
+    /// Answers nothing more to the programs in it.
+    pub(super) fn end(&self) {
+        self.parts.iter().for_each(|part| part.recording.end());
+    }
+
+    fn operations(&self) -> u64 {
+        self.parts.iter().map(|part| part.recording.operations()).sum()
+    }
+}
+
+impl Part {
+    fn row(&self) -> TransactionPart {
+        TransactionPart {
+            dataset: self.dataset.to_string(),
+            directory: self.directory.clone(),
+            place: self.place.clone(),
+            base: (self.base.0.to_string(), self.base.1),
+        }
+    }
 }
 
 /// Since when nothing has been done in a transaction, and how long that may go on.
@@ -89,30 +119,31 @@ impl Idle {
 }
 
 impl OpenTransactions {
-    /// Takes a place in the table for one that is to begin, `inside` of another one or by itself.
+    /// Takes a place in the table for one that is to begin, `inside` of another one or by itself,
+    /// with so many forks.
     ///
     /// # Errors
     /// There are too many, or too many inside of each other; the other one is not open.
     pub(super) fn reserve(
         &self,
-        (id, fork): (&str, &Source),
+        (id, forks): (&str, &[Source]),
         author: &Author,
         inside: Option<&str>,
     ) -> Result<()> {
         let mut table = self.0.lock();
-        table.refuse_many(author)?;
+        table.refuse_many(author, forks.len())?;
         if let Some(outer) = inside {
             table.refuse_inside(outer)?;
             table.outer.insert(id.to_owned(), outer.to_owned());
         }
         let other = author.bound.as_ref().map(|_| author.user);
-        table.views.push(View { fork: fork.clone(), other });
+        table.views.extend(forks.iter().map(|fork| View { fork: fork.clone(), other }));
         Ok(())
     }
 
-    /// One that was to begin, and has no view.
-    pub(super) fn cancel(&self, (id, fork): (&str, &Source)) {
-        self.forget(fork);
+    /// One that was to begin, and has not.
+    pub(super) fn cancel(&self, (id, forks): (&str, &[Source])) {
+        self.0.lock().views.retain(|view| !forks.contains(&view.fork));
         self.has_ended(id);
     }
 
@@ -121,9 +152,18 @@ impl OpenTransactions {
         self.0.lock().open.get(id).map(|open| open.author.user)
     }
 
-    /// Where the view of one is, if it is open.
-    pub(super) fn place_of(&self, id: &str) -> Option<PathBuf> {
-        self.0.lock().open.get(id).map(|open| open.place.clone())
+    /// Where the views of one are, if it is open.
+    pub(super) fn places_of(&self, id: &str) -> Option<Vec<PathBuf>> {
+        let table = self.0.lock();
+        let open = table.open.get(id)?;
+        Some(open.parts.iter().map(|part| part.place.clone()).collect())
+    }
+
+    /// A mount of the dataset whose view is at a place.
+    pub(super) fn directory_of(&self, place: &Path) -> Option<PathBuf> {
+        let table = self.0.lock();
+        let mut parts = table.open.values().flat_map(|open| &open.parts);
+        parts.find(|part| part.place == place).map(|part| part.directory.clone())
     }
 
     /// One that was reserved is open. False if the one that it is inside of has ended meanwhile.
@@ -169,21 +209,26 @@ impl OpenTransactions {
         inside
     }
 
-    /// What the one that another is inside of has noted, if that is open.
-    pub(super) fn recording_around(&self, id: &str) -> Option<Arc<Recording>> {
+    /// What the one that another is inside of shows, and has noted, of each of its forks, if it is
+    /// open.
+    pub(super) fn recordings_around(&self, id: &str) -> Vec<(Source, Arc<Recording>)> {
         let table = self.0.lock();
-        let outer = table.open.get(table.outer.get(id)?)?;
-        Some(Arc::clone(&outer.recording))
+        let outer = table.outer.get(id).and_then(|outer| table.open.get(outer));
+        let parts = outer.into_iter().flat_map(|outer| &outer.parts);
+        parts.map(|part| (part.fork.clone(), Arc::clone(&part.recording))).collect()
     }
 
-    /// The view of a fork has ended: what its transaction has done goes with it.
-    pub(super) fn forget(&self, fork: &Source) {
+    /// The view of a fork has ended. What its transaction has done goes with it, if that was open:
+    /// then the others of its views are to be taken away.
+    pub(super) fn forget(&self, fork: &Source) -> Option<OpenTransaction> {
         let mut table = self.0.lock();
         let id = fork.dataset.transaction().unwrap_or_default();
-        if table.open.remove(id).is_some() {
+        let open = table.open.remove(id);
+        if open.is_some() {
             table.outer.remove(id);
         }
         table.views.retain(|view| view.fork != *fork);
+        open
     }
 
     /// The ids of those in which nothing has been done for too long, and inside of which nothing
@@ -192,7 +237,7 @@ impl OpenTransactions {
         let mut table = self.0.lock();
         let busy: BTreeSet<String> = table.outer.values().cloned().collect();
         let forgotten = table.open.iter_mut().filter_map(|(id, open)| {
-            let operations = open.recording.operations();
+            let operations = open.operations();
             let is_over = open.idle.as_mut()?.is_over(operations);
             (is_over && !busy.contains(id)).then(|| id.clone())
         });
@@ -201,17 +246,23 @@ impl OpenTransactions {
 
     /// What is open.
     pub(super) fn rows(&self) -> Vec<TransactionRow> {
-        let row = |(id, open): (&String, &OpenTransaction)| TransactionRow {
-            id: id.clone(),
-            dataset: open.dataset.to_string(),
-            seconds: open.seconds,
-            author: open.author.clone(),
-            inodes_read: open.recording.inodes_read(),
-            place: open.place.clone(),
-            base: (open.base.0.to_string(), open.base.1),
-            idle_seconds: open.idle.as_ref().map(|idle| idle.limit.as_secs()),
+        let row = |(id, open): (&String, &OpenTransaction)| {
+            let mut parts = open.parts.iter().map(Part::row);
+            let TransactionPart { dataset, directory, place, base } = parts.next()?;
+            Some(TransactionRow {
+                id: id.clone(),
+                dataset,
+                directory,
+                seconds: open.seconds,
+                author: open.author.clone(),
+                inodes_read: open.parts.iter().map(|part| part.recording.inodes_read()).sum(),
+                place,
+                base,
+                idle_seconds: open.idle.as_ref().map(|idle| idle.limit.as_secs()),
+                also: parts.collect(),
+            })
         };
-        self.0.lock().open.iter().map(row).collect()
+        self.0.lock().open.iter().filter_map(row).collect()
     }
 }
 
@@ -221,8 +272,8 @@ pub(super) fn not_open(id: &str) -> Error {
 }
 
 impl Table {
-    fn refuse_many(&self, author: &Author) -> Result<()> {
-        if self.views.len() >= VIEWS_MAX {
+    fn refuse_many(&self, author: &Author, views: usize) -> Result<()> {
+        if self.views.len() + views > VIEWS_MAX {
             return Err(Error::in_use(format!(
                 "{VIEWS_MAX} transactions are open, or have ended and are held by descriptors"
             ))
@@ -233,7 +284,7 @@ impl Table {
         }
         let others = || self.views.iter().filter_map(|view| view.other);
         let (all, own) = (others().count(), others().filter(|it| *it == author.user).count());
-        if all < VIEWS_OF_USERS_MAX && own < VIEWS_OF_EACH_MAX {
+        if all + views <= VIEWS_OF_USERS_MAX && own + views <= VIEWS_OF_EACH_MAX {
             return Ok(());
         }
         Err(Error::in_use(format!(

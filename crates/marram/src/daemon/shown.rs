@@ -3,7 +3,7 @@
 use super::invalidation;
 use super::state::Daemon;
 use crate::engine::changes::Changes;
-use crate::engine::mounts::{Held, Hold, Mounts, Step};
+use crate::engine::mounts::{Held, HeldAll, Hold, Mounts, Step};
 use crate::engine::volume::Volume;
 use crate::error::{Error, Result};
 use marram_store::Source;
@@ -45,6 +45,35 @@ impl Mounts for Daemon {
                 Ok(Held { in_use: None, _hold: Box::new((alone, turn)) })
             }
         }
+    }
+
+    /// Those that are not open are taken before the step that keeps the others open: for them all
+    /// steps that are going on are waited for.
+    fn hold_all(&self, lives: &[Source]) -> Result<HeldAll<'_>> {
+        let are_open = lives.iter().all(|live| self.volume_of(live).is_some());
+        let turn = (!are_open).then(|| self.alone.lock());
+        let mut alone = Vec::new();
+        for live in lives.iter().filter(|live| self.volume_of(live).is_none()) {
+            alone.push((live, self.mounts.open_alone(live, self.home.path())?));
+        }
+        if !alone.is_empty() {
+            self.steps.wait();
+        }
+        let step = self.step();
+        let volumes = self.volumes();
+        let mut in_use = Vec::with_capacity(lives.len());
+        for live in lives {
+            let is_alone = alone.iter().any(|(taken, _)| *taken == live);
+            let volume = self.volume_of(live).filter(|_| !is_alone);
+            let is_open =
+                |volume: &Arc<dyn Volume>| volumes.iter().any(|open| Arc::ptr_eq(open, volume));
+            if !is_alone && !volume.as_ref().is_some_and(is_open) {
+                return Err(closing(live));
+            }
+            in_use.push(volume);
+        }
+        let alone: Vec<_> = alone.into_iter().map(|(_, alone)| alone).collect();
+        Ok(HeldAll { in_use, _hold: Box::new((step, alone, turn)) })
     }
 
     fn refuse_held_back(&self, live: &Source) -> Result<()> {
@@ -103,10 +132,10 @@ impl Mounts for Daemon {
 /// Holds a dataset that is open, if it is.
 fn hold_open<'d>(daemon: &'d Daemon, live: &Source) -> Result<Option<Held<'d>>> {
     let Some(volume) = daemon.volume_of(live) else { return Ok(None) };
-    let closing = || {
-        let error = Error::in_use(format!("{live} is being unmounted"));
-        error.hint("try again in a moment")
-    };
-    let step = daemon.step_on(&volume).ok_or_else(closing)?;
+    let step = daemon.step_on(&volume).ok_or_else(|| closing(live))?;
     Ok(Some(Held { in_use: Some(volume), _hold: Box::new(step) }))
+}
+
+fn closing(live: &Source) -> Error {
+    Error::in_use(format!("{live} is being unmounted")).hint("try again in a moment")
 }

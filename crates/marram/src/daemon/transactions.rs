@@ -2,9 +2,9 @@
 //!
 //! One lives as long as the conversation in which it was begun, or until nothing has been done in
 //! it for a time that was named. What it works in is a fork that no list shows, mounted at a place
-//! in the folder of the control sockets.
+//! in the folder of the control sockets; one over several datasets has a fork and a place of each.
 //!
-//! One may begin inside of another: in a fork of that one's fork. It commits into that one, and
+//! One may begin inside of another: in forks of that one's forks. It commits into that one, and
 //! what it has read counts for that one however it ends.
 //!
 //! The invariant: a transaction that is taken from the table answers nothing any more to the
@@ -14,17 +14,20 @@
 
 use super::invalidation;
 use super::mounts::mount_view;
-use super::open_transactions::{Idle, OpenTransaction, not_open};
+use super::open_transactions::{Idle, OpenTransaction, Part, not_open};
 use super::state::Daemon;
-use crate::control::protocol::{Answer, BeginOrder, BegunTransaction, MountReport};
-use crate::engine::home::{CommitOrder, Transactions as Capability, lacks};
+use crate::control::protocol::{
+    Answer, BeginOrder, BegunTransaction, BegunView, CommitSummary, MountReport,
+};
+use crate::engine::home::{CommitOrder, SeveralDatasets, Transactions as Capability, lacks};
 use crate::error::{Error, Result};
 use crate::names::hexadecimal;
 use crate::paths;
 use crate::timestamps::now_seconds;
+use marram_client::control::DATASETS_MAX;
 use marram_fuse::{SessionHandle, Unmount};
 use marram_store::{DatasetName, Source};
-use marram_tx::Recording;
+use marram_tx::ReadSet;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::Read;
@@ -40,69 +43,126 @@ const PLACE_PREFIX: &str = "tx-";
 /// What is in a place: the view.
 const VIEW: &str = "view";
 
-/// Begins a transaction in the dataset of a mount.
+/// Begins a transaction in the datasets of mounts.
 ///
 /// # Errors
 /// What refuses it, before anything has been made.
 pub(super) fn begin(daemon: &Arc<Daemon>, order: &BeginOrder) -> Result<Answer> {
-    let directory = match &order.inside {
-        Some(outer) => daemon.transactions.place_of(outer).ok_or_else(|| not_open(outer))?,
-        None => order.directory.clone(),
+    let directories = match &order.inside {
+        Some(outer) => daemon.transactions.places_of(outer).ok_or_else(|| not_open(outer))?,
+        None => std::iter::once(&order.directory).chain(&order.also).cloned().collect(),
     };
-    let (source, like) = mounted_at(daemon, &directory)?;
+    let mounted = all_mounted_at(daemon, &directories)?;
     let id = new_id()?;
-    let fork = Source::live(DatasetName::of_transaction(&id)?);
-    let (entry, inside) = ((id.as_str(), &fork), source.dataset.transaction());
+    let forks = (0..mounted.len()).map(|at| DatasetName::of_transaction_at(&id, at));
+    let forks = forks.map(|name| Ok(Source::live(name?))).collect::<Result<Vec<_>>>()?;
+    let (entry, inside) = ((id.as_str(), &*forks), mounted[0].0.dataset.transaction());
     daemon.transactions.reserve(entry, &order.author, inside)?;
-    let place = place_of(daemon, &id);
-    let made = open_view(daemon, &source, (&id, &place), &like);
-    let (base, recording, session) = made.inspect_err(|_| daemon.transactions.cancel(entry))?;
-    let device = session.device().into();
+    let parts = open_views(daemon, &mounted, &id);
+    let parts = parts.inspect_err(|_| daemon.transactions.cancel(entry))?;
+    let views = |part: &Part| (part.session.clone(), part.place.clone());
+    let sessions: Vec<(SessionHandle, PathBuf)> = parts.iter().map(views).collect();
     let open = OpenTransaction {
-        fork,
-        dataset: source.dataset.clone(),
-        base,
-        recording,
-        session: session.clone(),
-        place: place.clone(),
+        parts,
         seconds: now_seconds(),
         author: order.author.clone(),
         idle: order.idle_seconds.map(|seconds| Idle::new(Duration::from_secs(seconds))),
     };
     daemon.log.write(&format!("transaction {id} has begun: {}", order.author.command));
     let has_place = daemon.transactions.put(&id, open);
+    let taken = |(session, place): &(SessionHandle, PathBuf)| {
+        take_out_of_sight(session, place).map(Arc::new)
+    };
     let shown = match (has_place, order.descriptor) {
         (false, _) => Err(not_open(inside.unwrap_or_default())),
-        (true, true) => take_out_of_sight(&session, &place).map(|view| Some(Arc::new(view))),
-        (true, false) => Ok(None),
+        (true, true) => sessions.iter().map(taken).collect::<Result<Vec<_>>>(),
+        (true, false) => Ok(Vec::new()),
     };
-    let view = shown.inspect_err(|_| abort(daemon, &id))?;
+    let views = shown.inspect_err(|_| abort(daemon, &id))?;
     let outlives = order.idle_seconds.is_some();
-    Ok(Answer::Begun(BegunTransaction { id, place, outlives, device: Some(device), view }))
+    let mut also: Vec<BegunView> = sessions
+        .into_iter()
+        .map(|(session, place)| BegunView { place, device: Some(session.device().into()) })
+        .collect();
+    let BegunView { place, device } = also.remove(0);
+    Ok(Answer::Begun(BegunTransaction { id, place, outlives, device, also, views }))
 }
 
-/// What a view shows at first, what it notes, and its mount.
-type OpenedView = ((Source, u64), Arc<Recording>, SessionHandle);
-
-/// Makes the fork of a transaction, and mounts it.
+/// Makes the forks of a transaction, and mounts them.
 ///
 /// # Errors
-/// What refuses it; then there is neither.
+/// What refuses it; then there is none.
+fn open_views(
+    daemon: &Arc<Daemon>,
+    mounted: &[(Source, MountReport)],
+    id: &str,
+) -> Result<Vec<Part>> {
+    let forks = match mounted {
+        [(source, _)] => vec![capability(daemon)?.begin(&source.dataset, id)?],
+        several => {
+            let datasets: Vec<DatasetName> =
+                several.iter().map(|(source, _)| source.dataset.clone()).collect();
+            capability_of_several(daemon)?.begin_in(&datasets, id)?
+        }
+    };
+    let mut parts: Vec<Part> = Vec::with_capacity(forks.len());
+    for (fork, (source, like)) in forks.iter().zip(mounted) {
+        let place = place_of(daemon, id, parts.len());
+        match open_view(daemon, (fork, source), &place, like) {
+            Ok(part) => parts.push(part),
+            Err(error) => {
+                remove_place(&place);
+                for fork in &forks[parts.len()..] {
+                    let _destroyed_by_the_next_daemon =
+                        capability(daemon).map(|it| it.discard(fork));
+                }
+                // Their forks go with these.
+                parts.into_iter().for_each(|part| take_away(daemon, &part));
+                return Err(error);
+            }
+        }
+    }
+    Ok(parts)
+}
+
+/// Mounts a fork of a transaction.
+///
+/// # Errors
+/// What refuses it; then it is not mounted.
 fn open_view(
     daemon: &Arc<Daemon>,
-    source: &Source,
-    (id, place): (&str, &Path),
+    (fork, source): (&Source, &Source),
+    place: &Path,
     like: &MountReport,
-) -> Result<OpenedView> {
-    let fork = capability(daemon)?.begin(&source.dataset, id)?;
-    let made = make_place(place)
-        .and_then(|()| capability(daemon)?.base(&fork))
-        .and_then(|base| Ok((base, mount_view(daemon, &fork, place, like)?)));
-    let (base, (recording, session)) = made.inspect_err(|_| {
-        let _destroyed_by_the_next_daemon = capability(daemon).map(|it| it.discard(&fork));
-        remove_place(place);
-    })?;
-    Ok((base, recording, session))
+) -> Result<Part> {
+    make_place(place)?;
+    let base = capability(daemon)?.base(fork)?;
+    let directory = daemon.transactions.directory_of(&like.directory);
+    let (recording, session) = mount_view(daemon, fork, place, like)?;
+    Ok(Part {
+        fork: fork.clone(),
+        dataset: source.dataset.clone(),
+        directory: directory.unwrap_or_else(|| like.directory.clone()),
+        base,
+        recording,
+        session,
+        place: place.to_owned(),
+    })
+}
+
+/// Takes a view away; its fork goes with it.
+fn take_away(daemon: &Daemon, part: &Part) {
+    if let Err(error) = part.session.unmount_from(&part.place, Unmount::Lazily) {
+        daemon.log.write(&format!("the view of {}: {error}", part.fork));
+    }
+}
+
+/// Takes the other views of a transaction away of which one, that of `fork`, has ended while it was
+/// open.
+pub(super) fn abort_rest(daemon: &Daemon, fork: &Source, open: &OpenTransaction) {
+    open.end();
+    let others = open.parts.iter().filter(|part| part.fork != *fork);
+    others.for_each(|part| take_away(daemon, part));
 }
 
 /// The root of a view whose mount is taken from its place: it lives as long as its descriptors.
@@ -132,15 +192,13 @@ fn take_out_of_sight(session: &SessionHandle, place: &Path) -> Result<OwnedFd> {
 /// Why it could not be; then nothing of it is there, and it is no more.
 pub(super) fn commit(daemon: &Daemon, id: &str) -> Result<Answer> {
     let open = daemon.transactions.take_alone(id)?;
-    open.recording.end();
-    invalidation::forget_content(&daemon.mounts, &open.fork);
-    let done = match open.recording.has_lost() {
+    open.end();
+    for part in &open.parts {
+        invalidation::forget_content(&daemon.mounts, &part.fork);
+    }
+    let done = match open.parts.iter().any(|part| part.recording.has_lost()) {
         true => Err(written_meanwhile()),
-        false => {
-            let reads = open.recording.reads();
-            let order = CommitOrder { fork: &open.fork, reads: &reads, author: &open.author };
-            capability(daemon).and_then(|it| it.commit(&order, daemon))
-        }
+        false => merge(daemon, &open),
     };
     let outcome = match &done {
         Ok(summary) if summary.committed => "committed".to_owned(),
@@ -149,6 +207,27 @@ pub(super) fn commit(daemon: &Daemon, id: &str) -> Result<Answer> {
     };
     close(daemon, (id, &outcome), open);
     done.map(Answer::Concluded)
+}
+
+/// Merges what was done in a transaction. Of several datasets the paths of conflicts are those of
+/// their mounts.
+fn merge(daemon: &Daemon, open: &OpenTransaction) -> Result<CommitSummary> {
+    let reads: Vec<ReadSet> = open.parts.iter().map(|part| part.recording.reads()).collect();
+    let orders = open.parts.iter().zip(&reads);
+    let orders: Vec<CommitOrder<'_>> = orders
+        .map(|(part, reads)| CommitOrder { fork: &part.fork, reads, author: &open.author })
+        .collect();
+    if let [order] = &*orders {
+        return capability(daemon)?.commit(order, daemon);
+    }
+    let summaries = capability_of_several(daemon)?.commit_all(&orders, daemon)?;
+    let committed = summaries.iter().all(|summary| summary.committed);
+    let mut conflicts = Vec::new();
+    for (part, summary) in open.parts.iter().zip(summaries) {
+        let rows = summary.conflicts.into_iter().map(|row| row.below(&part.directory));
+        conflicts.extend(rows);
+    }
+    Ok(CommitSummary { committed, conflicts })
 }
 
 fn written_meanwhile() -> Error {
@@ -162,7 +241,7 @@ pub(super) fn abort(daemon: &Daemon, id: &str) {
         abort(daemon, &inner);
     }
     if let Ok(open) = daemon.transactions.take(id) {
-        open.recording.end();
+        open.end();
         close(daemon, (id, "aborted"), open);
     }
 }
@@ -175,23 +254,54 @@ pub(super) fn abort_forgotten(daemon: &Daemon) {
     }
 }
 
-/// Takes the view away; the fork goes with it. What was read in it was read by what it is inside
-/// of, which has heard of its end.
+/// Takes the views away; the forks go with them. What was read in them was read by what it is
+/// inside of, which has heard of its end.
 fn close(daemon: &Daemon, (id, outcome): (&str, &str), open: OpenTransaction) {
     daemon.log.write(&format!("transaction {id}: {outcome}"));
-    if let Some(outer) = daemon.transactions.recording_around(id) {
-        outer.take_over(&open.recording.reads());
+    for (fork, outer) in daemon.transactions.recordings_around(id) {
+        let inside = open.parts.iter().find(|part| part.dataset == fork.dataset);
+        inside.into_iter().for_each(|part| outer.take_over(&part.recording.reads()));
     }
     daemon.transactions.has_ended(id);
-    let OpenTransaction { recording, session, place, .. } = open;
-    drop(recording);
-    if let Err(error) = session.unmount_from(&place, Unmount::Lazily) {
-        daemon.log.write(&format!("the view of transaction {id}: {error}"));
+    for part in open.parts {
+        take_away(daemon, &part);
     }
 }
 
 fn capability(daemon: &Daemon) -> Result<&dyn Capability> {
     daemon.home.transactions().ok_or_else(|| lacks(&*daemon.home, "transactions"))
+}
+
+fn capability_of_several(daemon: &Daemon) -> Result<&dyn SeveralDatasets> {
+    let several = capability(daemon)?.several();
+    several.ok_or_else(|| lacks(&*daemon.home, "transactions over several datasets"))
+}
+
+/// The datasets of mounts that can have one transaction, and the mounts.
+fn all_mounted_at(daemon: &Daemon, directories: &[PathBuf]) -> Result<Vec<(Source, MountReport)>> {
+    if directories.len() > DATASETS_MAX {
+        return Err(Error::usage(format!(
+            "a transaction works in {DATASETS_MAX} datasets at most"
+        )));
+    }
+    let mut mounted: Vec<(Source, MountReport)> = Vec::with_capacity(directories.len());
+    for directory in directories {
+        let (source, report) = mounted_at(daemon, directory)?;
+        if mounted.iter().any(|(known, _)| *known == source) {
+            return Err(Error::usage(format!("{source} is named twice")));
+        }
+        if let Some((first, _)) = mounted.first()
+            && first.dataset.transaction() != source.dataset.transaction()
+        {
+            let (first, other) = (mounted[0].1.directory.display(), directory.display());
+            return Err(Error::usage(format!(
+                "{first} and {other} are not seen in one and the same transaction"
+            ))
+            .hint("inside of a transaction work in datasets that it works in, too"));
+        }
+        mounted.push((source, report));
+    }
+    Ok(mounted)
 }
 
 /// The dataset of a mount that can have transactions, and the mount.
@@ -229,10 +339,14 @@ fn own_prefix(daemon: &Daemon) -> String {
     format!("{PLACE_PREFIX}{}-", daemon.id)
 }
 
-/// Where the view of a transaction is mounted: in a folder of its own, since what a view shows may
-/// be open to all.
-fn place_of(daemon: &Daemon, id: &str) -> PathBuf {
-    paths::control_folder().join(format!("{}{id}", own_prefix(daemon))).join(VIEW)
+/// Where the view of a transaction in one of its datasets is mounted: in a folder of its own, since
+/// what a view shows may be open to all.
+fn place_of(daemon: &Daemon, id: &str, at: usize) -> PathBuf {
+    let name = match at {
+        0 => format!("{}{id}", own_prefix(daemon)),
+        at => format!("{}{id}-{at}", own_prefix(daemon)),
+    };
+    paths::control_folder().join(name).join(VIEW)
 }
 
 fn make_place(place: &Path) -> Result<()> {

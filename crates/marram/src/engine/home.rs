@@ -332,6 +332,32 @@ pub(crate) trait Transactions {
     /// # Errors
     /// Somebody has it open; a failed commit.
     fn discard(&self, fork: &Source) -> Result<()>;
+
+    /// Transactions over several datasets at a time.
+    fn several(&self) -> Option<&dyn SeveralDatasets> {
+        None
+    }
+}
+
+/// The capability to run a transaction over several datasets.
+pub(crate) trait SeveralDatasets {
+    /// Makes the forks that the transaction `id` works in, one of each dataset, all of them at one
+    /// moment. A crash takes them away.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails; then there is none.
+    fn begin_in(&self, datasets: &[DatasetName], id: &str) -> Result<Vec<Source>>;
+
+    /// As [`Transactions::commit`], of what a transaction has changed in all of its datasets: all
+    /// of it at one moment, or nothing. The answers are in the order of the orders.
+    ///
+    /// # Errors
+    /// As there.
+    fn commit_all(
+        &self,
+        orders: &[CommitOrder<'_>],
+        mounts: &dyn Mounts,
+    ) -> Result<Vec<CommitSummary>>;
 }
 
 /// What a pass does to the files below directories.

@@ -31,6 +31,14 @@ pub(crate) struct Held<'m> {
     pub(crate) _hold: Box<dyn Hold + 'm>,
 }
 
+/// Several datasets during an operation on the whole of all of them.
+pub(crate) struct HeldAll<'m> {
+    /// Of each the volume that programs use, if they use one.
+    pub(crate) in_use: Vec<Option<Arc<dyn Volume>>>,
+    /// What holds them.
+    pub(crate) _hold: Box<dyn Hold + 'm>,
+}
+
 /// The mounts of a home.
 pub(crate) trait Mounts: Send + Sync {
     /// Writes a line to the daemon's log.
@@ -59,6 +67,13 @@ pub(crate) trait Mounts: Send + Sync {
     /// # Errors
     /// It is being mounted or unmounted at the moment.
     fn hold(&self, live: &Source) -> Result<Held<'_>>;
+
+    /// Holds several datasets for an operation on the whole of all of them. One that holds a
+    /// dataset already must not hold another one: both might wait for each other.
+    ///
+    /// # Errors
+    /// As for [`Mounts::hold`].
+    fn hold_all(&self, lives: &[Source]) -> Result<HeldAll<'_>>;
 
     /// Refuses to change the whole of a dataset below a mount whose data the kernel holds back.
     ///

@@ -29,11 +29,12 @@ pub(crate) fn within<T>(
     let bound = Bound::new(files, user);
     work(&bound).map_err(|error| {
         let refusals = bound.refusals();
-        if refusals.count == 0 { error } else { refusal(&refusals, user) }
+        if refusals.count == 0 { error } else { refusal_of(&refusals, user) }
     })
 }
 
-fn refusal(refusals: &Refusals, user: &Credentials) -> Error {
+/// What a user lacks, by path.
+pub(crate) fn refusal_of(refusals: &Refusals, user: &Credentials) -> Error {
     let Refusals { first, count } = refusals;
     let what = if *count == 1 { "this change".to_owned() } else { format!("{count} changes") };
     let line = |path: &[u8], lacks: &str| match path {

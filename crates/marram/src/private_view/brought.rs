@@ -1,8 +1,8 @@
-//! A mount that is brought from the mount namespace in which it was made into that of a command.
+//! Mounts that are brought from the mount namespace in which they were made into that of a command.
 //!
 //! A command in a view has a namespace of its own, in which nothing is seen of what is mounted
 //! outside later, unless mounts are shared there. A process with the rights to do so goes out,
-//! takes a copy of the mount, and comes back.
+//! takes copies of the mounts, and comes back.
 
 use crate::arguments::ViewArguments;
 use crate::error::{Error, Result};
@@ -17,19 +17,19 @@ use std::path::{Path, PathBuf};
 const HINT: &str = "run both commands as root, or where mounts are shared: \
     `mount --make-rshared /` before the file system is mounted";
 
-/// Where a mount is made, and where its namespace is.
+/// Where mounts are made, and where their namespace is.
 #[derive(Clone, Debug)]
 pub(crate) struct Brought {
-    /// The place of the mount, in both namespaces.
-    pub(crate) place: PathBuf,
-    /// The namespace that it is in, as the kernel shows it.
+    /// The places of the mounts, in both namespaces.
+    pub(crate) places: Vec<PathBuf>,
+    /// The namespace that they are in, as the kernel shows it.
     pub(crate) namespace: PathBuf,
 }
 
-/// A mount that is at no place.
+/// Mounts that are at no place.
 pub(super) struct Taken<'a> {
-    tree: OwnedFd,
-    place: &'a Path,
+    trees: Vec<OwnedFd>,
+    places: &'a [PathBuf],
 }
 
 impl Taken<'_> {
@@ -38,25 +38,30 @@ impl Taken<'_> {
     /// # Errors
     /// This process may not do that; nothing is mounted there.
     pub(super) fn of(arguments: &ViewArguments) -> Result<Option<Taken<'_>>> {
-        let named = arguments.brought_place.as_deref().zip(arguments.brought_from.as_deref());
-        let Some((place, namespace)) = named else { return Ok(None) };
-        let failed = |error| Error::system("bring the view that is mounted at", place, error);
-        let tree = outside(namespace, || {
+        let places = &arguments.brought_place;
+        let (Some(namespace), Some(first)) = (&arguments.brought_from, places.first()) else {
+            return Ok(None);
+        };
+        let failed = |error| Error::system("bring the view that is mounted at", first, error);
+        let trees = outside(namespace, || {
             let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-            open_tree(CWD, place, flags)
+            places.iter().map(|place| open_tree(CWD, place, flags)).collect()
         });
-        let tree = tree.map_err(|error| failed(error).hint(HINT))?;
-        Ok(Some(Taken { tree, place }))
+        let trees = trees.map_err(|error| failed(error).hint(HINT))?;
+        Ok(Some(Taken { trees, places }))
     }
 
-    /// Mounts it at its place, in the namespace that this process has come to.
+    /// Mounts them at their places, in the namespace that this process has come to.
     ///
     /// # Errors
     /// The kernel refuses.
     pub(super) fn put(self) -> Result<()> {
         let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-        move_mount(self.tree.as_fd(), "", CWD, self.place, flags)
-            .map_err(|error| Error::system("show the view at", self.place, error).hint(HINT))
+        for (tree, place) in self.trees.iter().zip(self.places) {
+            move_mount(tree.as_fd(), "", CWD, place, flags)
+                .map_err(|error| Error::system("show the view at", place, error).hint(HINT))?;
+        }
+        Ok(())
     }
 }
 

@@ -91,6 +91,15 @@ impl Inherited {
         Ok(Inherited { workdir, reopened })
     }
 
+    /// This, and what lies in the places of another file system that is seen.
+    pub(crate) fn and(self, other: Inherited) -> Inherited {
+        let workdir = self.workdir.or(other.workdir);
+        let mut reopened = self.reopened;
+        reopened.extend(other.reopened);
+        reopened.sort_by_key(|again| again.descriptor);
+        Inherited { workdir, reopened }
+    }
+
     /// Moves standard output and error to the ends of their files, if the command had them opened
     /// again: its words may have come into the same files meanwhile, by a merge, and what is said
     /// next stands behind them.

@@ -47,8 +47,18 @@ pub(crate) struct View {
     pub(crate) covered: Covered,
     /// What is seen in other places besides.
     pub(crate) also: Vec<Binding>,
-    /// The mount that the directories lie in, if it has to be brought from another namespace.
+    /// The first place of each further file system that is seen: those of `also` are all places.
+    pub(crate) further: Vec<PathBuf>,
+    /// The mounts that the directories lie in, if they have to be brought from another namespace.
     pub(crate) brought: Option<Brought>,
+}
+
+impl View {
+    /// The first place of each file system that is seen.
+    fn first_places(&self) -> Vec<&Path> {
+        let further = self.further.iter().map(|place| &**place);
+        std::iter::once(&*self.place).chain(further).collect()
+    }
 }
 
 /// A directory that is seen in the place of another.

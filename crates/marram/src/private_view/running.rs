@@ -39,8 +39,8 @@ pub(crate) struct Running {
     caught: Caught,
     /// The view as the command's mounts show it, if it was made and can be seen.
     sight: Option<Sight>,
-    /// The directory of a view that was brought, also when the mounts of the command are gone.
-    directory: Option<OwnedFd>,
+    /// The directories of views that were brought, also when the mounts of the command are gone.
+    directories: Vec<OwnedFd>,
 }
 
 /// How a command ended.
@@ -87,9 +87,9 @@ impl Running {
         let pid = Pid::from_child(&child);
         let heed = || hand_on(pid, caught.pending());
         let is_brought = begun.view.brought.is_some();
-        let seen = meeting.wait(pid, (begun.view.place.as_path(), is_brought), heed);
-        let (sight, directory) = seen.map_or((None, None), |(sight, at)| (Some(sight), at));
-        Ok(Running { pid, report, caught, sight, directory })
+        let seen = meeting.wait(pid, (&begun.view.first_places(), is_brought), heed);
+        let (sight, directories) = seen.map_or((None, Vec::new()), |(sight, at)| (Some(sight), at));
+        Ok(Running { pid, report, caught, sight, directories })
     }
 
     /// Returns when the command has ended.
@@ -158,7 +158,7 @@ impl Running {
         self.caught.interruption().is_some()
     }
 
-    /// Has the kernel hand over what was written through mappings in a view that was brought.
+    /// Has the kernel hand over what was written through mappings in views that were brought.
     ///
     /// # Errors
     /// It cannot.
@@ -167,10 +167,14 @@ impl Running {
             Error::failed(format!("what was written by mapped files cannot be had: {error}"))
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let unseen = || Error::failed("the view of the command is not seen from here");
-        let directory = self.directory.as_ref().ok_or_else(unseen)?;
-        let opened = openat(directory, ".", flags, Mode::empty()).map_err(failed)?;
-        syncfs(opened).map_err(failed)
+        if self.directories.is_empty() {
+            return Err(Error::failed("the view of the command is not seen from here"));
+        }
+        for directory in &self.directories {
+            let opened = openat(directory, ".", flags, Mode::empty()).map_err(failed)?;
+            syncfs(opened).map_err(failed)?;
+        }
+        Ok(())
     }
 
     /// Whether the view is gone that the command began in. It is looked at no more afterwards.
@@ -209,7 +213,9 @@ fn command(
         command.arg("--also-covered").arg(binding.covered.word());
     }
     if let Some(brought) = &view.brought {
-        command.arg("--brought-place").arg(&brought.place);
+        for place in &brought.places {
+            command.arg("--brought-place").arg(place);
+        }
         command.arg("--brought-from").arg(&brought.namespace);
     }
     if let Some(workdir) = &begun.inherited.workdir {

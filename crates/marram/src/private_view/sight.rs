@@ -40,15 +40,15 @@ impl Meeting {
         [path(self.made.as_raw_fd()), path(self.going.as_raw_fd())]
     }
 
-    /// Returns when `process` has made the view of `place` or has ended; calls `heed` meanwhile.
+    /// Returns when `process` has made the view of `places` or has ended; calls `heed` meanwhile.
     /// Without the view, or where the kernel does not tell of it, there is no sight of it. Its
-    /// directory comes with it, if that is to be kept.
+    /// directories come with it, if they are to be kept; none does if one is not there.
     pub(super) fn wait(
         mut self,
         process: Pid,
-        (place, keeps_directory): (&Path, bool),
+        (places, keeps_directories): (&[&Path], bool),
         mut heed: impl FnMut(),
-    ) -> Option<(Sight, Option<OwnedFd>)> {
+    ) -> Option<(Sight, Vec<OwnedFd>)> {
         let ended = pidfd_open(process, PidfdFlags::empty()).ok()?;
         loop {
             let both = &mut [
@@ -61,8 +61,11 @@ impl Meeting {
             }
             heed();
         }
-        let directory = || if keeps_directory { directory_of(process, place) } else { None };
-        let sight = Sight::of(process, place).map(|sight| (sight, directory()));
+        let kept = if keeps_directories { places } else { &[] };
+        let sight = Sight::of(process, places).map(|sight| {
+            let directories = kept.iter().map(|place| directory_of(process, place));
+            (sight, directories.collect::<Option<Vec<_>>>().unwrap_or_default())
+        });
         let _has_ended = self.go_on.write_all(b"g");
         sight
     }
@@ -106,29 +109,31 @@ fn directory_of(process: Pid, place: &Path) -> Option<OwnedFd> {
 #[derive(Debug)]
 pub(super) struct Sight {
     table: File,
-    view: MountEntry,
+    /// A mount of each file system that is seen.
+    views: Vec<MountEntry>,
 }
 
 impl Sight {
-    fn of(process: Pid, place: &Path) -> Option<Sight> {
+    fn of(process: Pid, places: &[&Path]) -> Option<Sight> {
         let path = format!("/proc/{}/mountinfo", process.as_raw_nonzero());
         let mut table = File::open(path).ok()?;
         let entries = mounts_of(&mut table).ok()?;
-        let view = entries.into_iter().rev().find(|entry| entry.directory == place)?;
-        Some(Sight { table, view })
+        let on = |place: &&Path| entries.iter().rev().find(|it| it.directory == **place).cloned();
+        let views = places.iter().map(on).collect::<Option<_>>()?;
+        Some(Sight { table, views })
     }
 
-    /// Whether it is mounted still, be it that its place was moved.
+    /// Whether all of it is mounted still, be it that its places were moved.
     ///
     /// # Errors
     /// The table cannot be read.
     pub(super) fn is_there(&mut self) -> Result<bool> {
-        let is_it = |entry: &MountEntry| {
-            (entry.number, entry.device) == (self.view.number, self.view.device)
-        };
         let entries = mounts_of(&mut self.table)
             .map_err(|error| Error::failed(format!("cannot read the command's mounts: {error}")))?;
-        Ok(entries.iter().any(is_it))
+        let is_there = |view: &MountEntry| {
+            entries.iter().any(|entry| (entry.number, entry.device) == (view.number, view.device))
+        };
+        Ok(self.views.iter().all(is_there))
     }
 }
 
@@ -141,7 +146,7 @@ mod tests {
     fn a_process_that_ends_before_it_has_a_view_is_not_waited_for() {
         let mut child = Command::new("true").spawn().unwrap();
         let process = rustix::process::Pid::from_child(&child);
-        let sight = Meeting::new().unwrap().wait(process, ("/none".as_ref(), false), || ());
+        let sight = Meeting::new().unwrap().wait(process, (&["/none".as_ref()], false), || ());
         assert!(sight.is_none());
         child.wait().unwrap();
     }
@@ -154,9 +159,9 @@ mod tests {
         let other = std::thread::spawn(move || waiting.meet());
         // This process stands for the other one: its root is a mount.
         let own = rustix::process::getpid();
-        let (mut sight, directory) = meeting.wait(own, ("/".as_ref(), true), || ()).unwrap();
+        let (mut sight, directories) = meeting.wait(own, (&["/".as_ref()], true), || ()).unwrap();
         other.join().unwrap();
-        assert!(directory.is_some());
+        assert_eq!(directories.len(), 1);
         assert!(sight.is_there().unwrap());
         let meeting = Meeting::new().unwrap();
         let [made, going] = meeting.paths();

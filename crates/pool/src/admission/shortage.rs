@@ -183,12 +183,12 @@ fn needed_by_dirty(pool: &State, looked: Waiting) -> u64 {
     pool.dirty.content_bytes_to_write() + looked.needed + keys * KEY_BYTES_MAX
 }
 
-/// Whether there is space for one more fork in memory beside all that waits: a commit that was
-/// promised to what waits must not fail for it.
-pub(crate) fn fits_fork(pool: &State) -> bool {
+/// Whether there is space for so many more forks in memory beside all that waits: a commit that was
+/// promised to what waits must not fail for them.
+pub(crate) fn fits_forks(pool: &State, count: usize) -> bool {
     let admitted = *pool.ledger.admitted_bytes.lock();
     let needed = admitted + needed_by_dirty(pool, Waiting::default());
-    let forks = cost_of_forks(pool.forks.in_memory() as u64 + 1);
+    let forks = cost_of_forks((pool.forks.in_memory() + count) as u64);
     needed.saturating_add(forks) <= room::unpromised_bytes(pool)
 }
 

@@ -27,7 +27,8 @@ pub enum PlantedBug {
     RenameBeforeData,
     /// The record of an aborted transaction goes, and what only it held stays in use.
     DeadTransactionKept,
-    /// A part of a transaction is in a commit before that of the rest.
+    /// A part of a transaction is in a commit before that of the rest; of one over several
+    /// datasets, one of them.
     TransactionInTwo,
 }
 

@@ -45,12 +45,12 @@ pub(super) struct Steps {
 
 impl Steps {
     /// Orders what was frozen. No batch is under way, and no commit.
-    /// Also returns how much is left out: what a fork in memory has changed, of which nothing is to
+    /// Also returns how much is left out: what forks in memory have changed, of which nothing is to
     /// be written.
     pub(super) fn of(
         pool: &State,
         datasets: Vec<Arc<Dataset>>,
-        (which, left_out): (Which, Option<u64>),
+        (which, left_out): (Which, &[u64]),
     ) -> (Steps, Dirty) {
         let (mut steps, mut left) = (Steps::default(), Dirty::default());
         let mut before: BTreeMap<u64, usize> = BTreeMap::new();
@@ -60,7 +60,7 @@ impl Steps {
                 if fork.is_on_media {
                     let is_taken = |it: &Arc<Dataset>| it.id == fork.record.id;
                     fork.is_in_commit =
-                        left_out != Some(fork.record.id) && datasets.iter().any(is_taken);
+                        !left_out.contains(&fork.record.id) && datasets.iter().any(is_taken);
                 } else if which == Which::All || is_touched(fork, &datasets) {
                     steps.begin(fork, &mut before);
                 }
@@ -69,8 +69,8 @@ impl Steps {
         for dataset in datasets {
             let (_, layers) = dataset.frozen();
             let from = before.get(&dataset.id).copied().unwrap_or(0);
-            if left_out == Some(dataset.id) {
-                left = dataset.frozen_dirty(from);
+            if left_out.contains(&dataset.id) {
+                left = left.plus(dataset.frozen_dirty(from));
                 continue;
             }
             let layers = layers[from.min(layers.len())..].to_vec();

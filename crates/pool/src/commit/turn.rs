@@ -13,9 +13,10 @@ use crate::commit::{dry_run, forks, owners, pool_tree, publish, references, tree
 use crate::log::IntentLog;
 use crate::memtable::counters::CommittedCounters;
 use crate::memtable::dataset::{Attempt, Dataset};
+use crate::memtable::dirty::Dirty;
 use crate::state::State;
 use marram_format::group::Group;
-use marram_store::{Batch, Error, Result};
+use marram_store::{Batch, Edit, Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -30,32 +31,38 @@ const LOOKS_BESIDE_MAX: usize = 2;
 /// fewer.
 const RECLAIM_FEWER: usize = 16;
 
-/// What a batch needs that is a moment of its own.
+/// The batch of a merge, and the dataset that it goes into.
+pub(crate) struct Going<'w> {
+    pub(crate) dataset: &'w Dataset,
+    pub(crate) batch: Batch<'w>,
+    /// The space that was found for it.
+    pub(crate) admitted: &'w Admitted<'w>,
+}
+
+/// What the batches of merges need, which are a moment of their own.
 pub(crate) struct Before<'w> {
     /// The group of the newest snapshot of the dataset that was read, if `first` takes a snapshot
     /// of what the last commit has left of that: one of the group of that commit.
     pub(crate) source_group: Option<Group>,
-    /// A fork in memory of which nothing is to be written: what the batch brings is all that is
-    /// wanted of it.
-    pub(crate) left_out: Option<u64>,
-    /// The space that was found for the batch.
-    pub(crate) admitted: &'w Admitted<'w>,
-    /// Refuses the batch. Asked when nothing changes any more until the commit is made.
+    /// Forks in memory of which nothing is to be written: what the batches bring is all that is
+    /// wanted of them.
+    pub(crate) left_out: &'w [u64],
+    /// Refuses the batches. Asked when nothing changes any more until the commit is made.
     pub(crate) check: &'w dyn Fn() -> Result<()>,
     /// Done in the same commit before it takes anything in.
     pub(crate) first: Work<'w>,
-    /// Done when it has taken in all but the batch.
+    /// Done when it has taken in all but the batches.
     pub(crate) then: Work<'w>,
-    /// Whether what comes after that is of another group. Else nothing may wait in the dataset:
-    /// births could not tell it from what the batch brings.
+    /// Whether what comes after that is of another group. Else nothing may wait in the datasets:
+    /// births could not tell it from what the batches bring.
     pub(crate) begins_group: bool,
 }
 
-/// What the batch of a commit needs beside it, and the batch.
+/// What the batches of a commit need beside it, and the batches.
 struct Apart<'w> {
     first: Work<'w>,
     then: Work<'w>,
-    batch: Option<Step>,
+    batches: Vec<Step>,
 }
 
 /// The right to commit. While somebody has it no dataset or snapshot comes, goes or is opened; but
@@ -145,27 +152,38 @@ impl Turn<'_> {
     }
 
     /// Applies a batch to a dataset and does `work`, in one commit with all that was applied
-    /// before, while batches wait. Where something is to be done `before`, the batch is a moment of
-    /// its own; and a commit is made before this one if only that can tell whether the batch can
-    /// be. If it fails, the edits are taken away again: a later commit must not take them in
-    /// without the work.
+    /// before, while batches wait. If it fails, the edits are taken away again: a later commit must
+    /// not take them in without the work.
     pub(crate) fn commit_batch(
         &self,
         dataset: &Dataset,
         batch: Batch<'_>,
-        before: Option<Before<'_>>,
+        work: Work<'_>,
+    ) -> Result<()> {
+        self.heal()?;
+        let _no_batch = self.pool.turns.gate.write();
+        self.apply_and_make(vec![(dataset, batch.edits)], None, work)
+    }
+
+    /// The same for the batches of merges, which are a moment of their own: all of them, or none. A
+    /// commit is made before this one if only that can tell whether they can be.
+    pub(crate) fn commit_merges(
+        &self,
+        merges: Vec<Going<'_>>,
+        before: Before<'_>,
         work: Work<'_>,
     ) -> Result<()> {
         self.heal()?;
         let pool = self.pool;
         let mut commits = 0;
         let _no_batch = loop {
-            if let Some(before) = before.as_ref().filter(|_| commits < LOOKS_BESIDE_MAX) {
-                shortage::repeat_dry_run(pool, dataset, &batch, before.admitted, self)?;
+            for Going { dataset, batch, admitted } in &merges {
+                if commits < LOOKS_BESIDE_MAX {
+                    shortage::repeat_dry_run(pool, dataset, batch, admitted, self)?;
+                }
             }
             let no_batch = pool.turns.gate.write();
-            let Some(before) = &before else { break no_batch };
-            let obstacle = match before.obstacle(self, dataset, &batch)? {
+            let obstacle = match before.obstacle(self, &merges)? {
                 None => break no_batch,
                 Some(obstacle) => obstacle,
             };
@@ -176,16 +194,64 @@ impl Turn<'_> {
             commits += 1;
             self.commit(Some(&mut |_| Ok(())))?;
         };
-        let mut batch = batch;
-        if is_planted(PlantedBug::TransactionInTwo) && before.is_some() {
-            let rest = batch.edits.split_off(batch.edits.len() / 2);
-            pool.dirty.add(dataset.apply(std::mem::replace(&mut batch.edits, rest))?);
-            self.make(freeze(pool, Which::Touched), None, Some(&mut |_| Ok(())))?;
+        let mut all: Vec<_> =
+            merges.into_iter().map(|going| (going.dataset, going.batch.edits)).collect();
+        if is_planted(PlantedBug::TransactionInTwo) {
+            self.commit_a_part(&mut all)?;
         }
+        self.apply_and_make(all, Some(before), work)
+    }
+
+    /// The planted bug of a transaction of which a part is in a commit before that of the rest: of
+    /// several datasets all of the first, else a half.
+    fn commit_a_part(&self, all: &mut [(&Dataset, Vec<Edit<'_>>)]) -> Result<()> {
+        let is_one = all.len() == 1;
+        let Some((dataset, edits)) = all.first_mut() else { return Ok(()) };
+        let rest = edits.split_off(if is_one { edits.len() / 2 } else { edits.len() });
+        self.pool.dirty.add(dataset.apply(std::mem::replace(edits, rest))?);
+        self.make(freeze(self.pool, Which::Touched), None, Some(&mut |_| Ok(())))
+    }
+
+    /// Applies edits, and makes the commit of them. The caller lets no batch be under way.
+    fn apply_and_make(
+        &self,
+        all: Vec<(&Dataset, Vec<Edit<'_>>)>,
+        before: Option<Before<'_>>,
+        work: Work<'_>,
+    ) -> Result<()> {
+        let pool = self.pool;
         // What was there before has layers of its own.
         freeze_layers(pool);
+        let mut applied: Vec<(&Dataset, Dirty)> = Vec::with_capacity(all.len());
+        for (dataset, edits) in all {
+            match self.apply_counted(dataset, edits) {
+                Ok(grown) => applied.push((dataset, grown)),
+                Err(error) => {
+                    let (number, _) = freeze_layers(pool);
+                    take_away(pool, &applied, number);
+                    return Err(error);
+                }
+            }
+        }
+        let left_out = before.as_ref().map_or(&[][..], |before| before.left_out);
+        let mut frozen = freeze_but(pool, Which::Touched, left_out);
+        let number = frozen.number;
+        let apart = before.map(|Before { first, then, .. }| {
+            let split = |(dataset, _): &(&Dataset, Dirty)| frozen.steps.split(dataset, number);
+            Apart { first, then, batches: applied.iter().filter_map(split).collect() }
+        });
+        let made = self.make(frozen, apart, Some(work));
+        if made.is_err() {
+            take_away(pool, &applied, number);
+        }
+        made
+    }
+
+    /// Applies edits to what is open of a dataset; by how much that has grown.
+    fn apply_counted(&self, dataset: &Dataset, edits: Vec<Edit<'_>>) -> Result<Dirty> {
+        let pool = self.pool;
         let mut committed = CommittedCounters::default();
-        let mut left = batch.edits;
+        let mut left = edits;
         let grown = loop {
             match dataset.apply_counted(left, &mut committed)? {
                 Attempt::Applied(grown) => break grown,
@@ -197,19 +263,7 @@ impl Turn<'_> {
         };
         pool.dirty.add(grown);
         pool.dirty.batches.fetch_add(1, Ordering::AcqRel);
-        let left_out = before.as_ref().and_then(|before| before.left_out);
-        let mut frozen = freeze_but(pool, Which::Touched, left_out);
-        let number = frozen.number;
-        let apart = before.map(|Before { first, then, .. }| {
-            let batch = frozen.steps.split(dataset, number);
-            Apart { first, then, batch }
-        });
-        let made = self.make(frozen, apart, Some(work));
-        if made.is_err() {
-            dataset.withdraw(number);
-            pool.dirty.subtract(grown);
-        }
-        made
+        Ok(grown)
     }
 
     /// What every commit begins with: the state that the pool was opened with is made durable, and
@@ -241,31 +295,42 @@ impl Turn<'_> {
 }
 
 impl Before<'_> {
-    /// Why a commit must come before that of the batch, while no batch is under way; `None` if none
-    /// must. The error is what to report after the last of the commits.
-    fn obstacle(
-        &self,
-        turn: &Turn<'_>,
-        dataset: &Dataset,
-        batch: &Batch<'_>,
-    ) -> Result<Option<Error>> {
+    /// Why a commit must come before that of the batches, while no batch is under way; `None` if
+    /// none must. The error is what to report after the last of the commits.
+    fn obstacle(&self, turn: &Turn<'_>, merges: &[Going<'_>]) -> Result<Option<Error>> {
         let pool = turn.pool;
-        let can_wait = self.begins_group
-            && !self.admitted.is_by_dry_run()
-            && !references::refers_back(&batch.edits)?;
-        if !self.has_source_group(pool) || dataset.has_dirty() && !can_wait {
-            return Ok(Some(busy(dataset)));
+        for Going { dataset, batch, admitted } in merges {
+            let can_wait = self.begins_group
+                && !admitted.is_by_dry_run()
+                && !references::refers_back(&batch.edits)?;
+            if !self.has_source_group(pool) || dataset.has_dirty() && !can_wait {
+                return Ok(Some(busy(dataset)));
+            }
         }
         (self.check)()?;
-        references::refuse_unbalanced(pool, dataset, &batch.edits)?;
-        let fits = shortage::still_fits(pool, dataset, batch, self.admitted, turn)?;
-        Ok((!fits).then_some(Error::NoSpace))
+        for Going { dataset, batch, .. } in merges {
+            references::refuse_unbalanced(pool, dataset, &batch.edits)?;
+        }
+        for Going { dataset, batch, admitted } in merges {
+            if !shortage::still_fits(pool, dataset, batch, admitted, turn)? {
+                return Ok(Some(Error::NoSpace));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether no snapshot of the dataset that was read is of the group of the last commit.
     fn has_source_group(&self, pool: &State) -> bool {
         let next = pool.superblock.lock().group.0 + 1;
         self.source_group.is_none_or(|group| next > group.0 + 1)
+    }
+}
+
+/// Takes away what was applied and then frozen under this number.
+fn take_away(pool: &State, applied: &[(&Dataset, Dirty)], number: u64) {
+    for (dataset, grown) in applied {
+        dataset.withdraw(number);
+        pool.dirty.subtract(*grown);
     }
 }
 
@@ -331,11 +396,11 @@ fn freeze_layers(pool: &State) -> (u64, Vec<Arc<Dataset>>) {
 
 /// Step 1. The caller lets no batch be under way.
 fn freeze(pool: &State, which: Which) -> Frozen {
-    freeze_but(pool, which, None)
+    freeze_but(pool, which, &[])
 }
 
-/// The same, but for what a fork in memory has changed.
-fn freeze_but(pool: &State, which: Which, left_out: Option<u64>) -> Frozen {
+/// The same, but for what forks in memory have changed.
+fn freeze_but(pool: &State, which: Which, left_out: &[u64]) -> Frozen {
     let (number, datasets) = freeze_layers(pool);
     let (steps, left) = Steps::of(pool, datasets, (which, left_out));
     Frozen {
@@ -361,13 +426,13 @@ fn make(
             owners::adopt_all(&mut commit, steps.iter())?;
             steps.iter().try_for_each(|step| take_step(&mut commit, step))?;
         }
-        Some(Apart { first, then, batch }) => {
+        Some(Apart { first, then, batches }) => {
             first(&mut commit)?;
-            owners::adopt_all(&mut commit, steps.iter().chain(&batch))?;
+            owners::adopt_all(&mut commit, steps.iter().chain(&batches))?;
             steps.iter().try_for_each(|step| take_step(&mut commit, step))?;
             commit.queue.write_out()?;
             then(&mut commit)?;
-            batch.iter().try_for_each(|step| take_step(&mut commit, step))?;
+            batches.iter().try_for_each(|step| take_step(&mut commit, step))?;
         }
     }
     let ended = commit.frozen.steps.ended.clone();

@@ -6,8 +6,9 @@ use crate::snapshots::{datasets, ephemeral, forks, limits, merge_commit, propert
 use crate::views::frozen;
 use bytes::Bytes;
 use marram_store::{
-    Batch, DatasetName, EphemeralSnapshots, FrozenViews, Holds, Lineage, MergedFrom, OperationLog,
-    Result, Source, SpaceUsage, Usage, View, VolatileForks,
+    Batch, DatasetName, EphemeralSnapshots, ForkBegin, FrozenViews, Holds, Lineage, MergeInto,
+    MergedFrom, OperationLog, Result, SeveralDatasets, Source, SpaceUsage, Usage, View,
+    VolatileForks,
 };
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ impl OperationLog for Pool {
         batch: Batch<'_>,
         merged: &MergedFrom<'_>,
     ) -> Result<()> {
-        merge_commit::enter_merge(&self.session, view, batch, merged)
+        merge_commit::enter_merges(&self.session, vec![MergeInto { view, batch, merged }])
     }
 
     fn set_owner_limit(&self, name: &DatasetName, owner: u64, limit: Option<Bytes>) -> Result<()> {
@@ -69,7 +70,7 @@ impl VolatileForks for Pool {
         name: &DatasetName,
         root_object: u64,
     ) -> Result<()> {
-        forks::begin(&self.session, dataset, name, root_object)
+        forks::begin(&self.session, &[ForkBegin { dataset, name, root_object }])
     }
 
     fn end_fork(&self, name: &DatasetName) -> Result<()> {
@@ -82,6 +83,16 @@ impl VolatileForks for Pool {
 
     fn present_state(&self, dataset: &DatasetName, purpose: &str) -> Result<Option<Source>> {
         ephemeral::present(&self.session, dataset, purpose)
+    }
+}
+
+impl SeveralDatasets for Pool {
+    fn begin_forks(&self, forks: &[ForkBegin<'_>]) -> Result<()> {
+        forks::begin(&self.session, forks)
+    }
+
+    fn apply_merges(&self, merges: Vec<MergeInto<'_>>) -> Result<()> {
+        merge_commit::enter_merges(&self.session, merges)
     }
 }
 

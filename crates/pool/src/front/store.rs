@@ -79,6 +79,7 @@ impl Store for Pool {
             holds: Some(self),
             lineage: Some(self),
             volatile: Some(self),
+            several: Some(self),
         }
     }
 }

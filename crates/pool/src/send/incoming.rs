@@ -372,7 +372,7 @@ pub(crate) fn conclude_arrival(
         Some(dataset) => {
             let mut position = Batch::new();
             position.remove(POSITION_KEY);
-            turn.commit_batch(&dataset, position, None, &mut work)?;
+            turn.commit_batch(&dataset, position, &mut work)?;
         }
         None if goes.is_none() => turn.commit(Some(&mut work))?,
         None => turn.commit_alone(&mut work)?,

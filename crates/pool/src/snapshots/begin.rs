@@ -13,11 +13,11 @@ pub(crate) fn begin_operation(session: &Session) -> Result<Turn<'_>> {
     begin_for(&session.state, session.author.as_ref())
 }
 
-/// The same, of one that leaves forks in memory where they are: it makes, renames and destroys
+/// The same, of several that leave forks in memory where they are: they make, rename and destroy
 /// nothing that could be the base of one.
-pub(crate) fn begin_beside_forks(session: &Session) -> Result<Turn<'_>> {
+pub(crate) fn begin_beside_forks(session: &Session, count: usize) -> Result<Turn<'_>> {
     if session.author.is_some() {
-        trash::make_room_in_log(&session.state, 1)?;
+        trash::make_room_in_log(&session.state, count as u64)?;
     }
     turn::turn(&session.state, Some(session.state.turns.administering.lock()))
 }

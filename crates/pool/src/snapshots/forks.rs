@@ -11,7 +11,7 @@ use crate::state::State;
 use crate::state::forks::{Fork, Table};
 use crate::state::open::dataset_of;
 use marram_format::dataset::{DatasetRecord, DatasetState};
-use marram_store::{DatasetName, Error, Result, Source};
+use marram_store::{DatasetName, Error, ForkBegin, Result, Source};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -25,51 +25,63 @@ const LAYERS_MAX: usize = 48;
 /// Further commits for which one waits that does not seem to fit.
 const COMMITS_MAX: usize = 4;
 
-/// See [`marram_store::VolatileForks::begin_fork`]. It belongs to the user of the session.
-pub(crate) fn begin(
-    session: &Session,
-    dataset: &DatasetName,
-    name: &DatasetName,
-    root_object: u64,
-) -> Result<()> {
+/// See [`marram_store::SeveralDatasets::begin_forks`], and of one
+/// [`marram_store::VolatileForks::begin_fork`]. They belong to the user of the session.
+pub(crate) fn begin(session: &Session, forks: &[ForkBegin<'_>]) -> Result<()> {
     let pool = &session.state;
     pool.check_writable()?;
-    if name.transaction().is_none() {
-        let reason = format!("{name} is not to be a fork in memory of {dataset}");
-        return Err(Error::Invalid(reason));
-    }
+    ForkBegin::check_several(forks)?;
     let _nothing_comes_or_goes = pool.turns.administering.lock();
-    let live = Source::live(name.clone());
-    pool.refuse_known(&live)?;
-    let record = find_parent(pool, dataset)?;
-    let parent = pool.running(record.id);
-    let parent = Opened::new(parent.ok_or_else(|| Error::NoDataset(dataset.to_string()))?);
-    make_way(pool, &parent)?;
-    let base = Source::fork_base(dataset, name, &|base: &Source| pool.find(base).is_ok())?;
-    let owner = session.author.as_ref().and_then(|author| author.user).unwrap_or(0);
-    let records = records_of(pool, &record, (&live, &base), (root_object, owner));
-    put(pool, parent, records)
-}
-
-/// What a fork begins in. One that is a fork in memory itself becomes a record before: no fork in
-/// memory is over another one.
-fn find_parent(pool: &State, dataset: &DatasetName) -> Result<Arc<DatasetRecord>> {
-    let record = pool.find_live(dataset)?;
-    if pool.forks.base_of(record.id).is_none() {
-        return Ok(record);
+    forks.iter().try_for_each(|fork| pool.refuse_known(&Source::live(fork.name.clone())))?;
+    // What becomes a record for one of them is one for the others.
+    forks.iter().try_for_each(|fork| settle_parent(pool, fork.dataset))?;
+    let mut parents = Vec::with_capacity(forks.len());
+    for ForkBegin { dataset, .. } in forks {
+        let record = pool.find_live(dataset)?;
+        let parent = pool.running(record.id);
+        let parent = parent.ok_or_else(|| Error::NoDataset(dataset.to_string()))?;
+        parents.push((record, Opened::new(parent)));
     }
-    turn::settle_forks(pool)?;
-    pool.find_live(dataset)
+    make_way(pool, &parents)?;
+    let owner = session.author.as_ref().and_then(|author| author.user).unwrap_or(0);
+    let mut begun = Vec::with_capacity(forks.len());
+    for (fork, (record, parent)) in forks.iter().zip(parents) {
+        let is_taken = |base: &Source| pool.find(base).is_ok();
+        let base = Source::fork_base(fork.dataset, fork.name, &is_taken)?;
+        let (live, root) = (Source::live(fork.name.clone()), (fork.root_object, owner));
+        let [record, base] = records_of(pool, &record, (&live, &base), root);
+        let shared = (&pool.dirty_datasets, &pool.item_cache);
+        let dataset = Arc::new(dataset_of(&record, false, shared)?);
+        begun.push(Beginning { parent, record, base, dataset });
+    }
+    put(pool, begun);
+    Ok(())
 }
 
-/// Refuses one for whose records there is no space; has layers committed that are too many.
-fn make_way(pool: &State, parent: &Dataset) -> Result<()> {
-    let (layers, forks) = (parent.frozen_layers(), pool.forks.in_memory());
-    let mut fits = shortage::fits_fork(pool);
-    if layers >= LAYERS_MAX || forks >= IN_MEMORY_MAX || !fits {
+/// A fork that is about to begin.
+struct Beginning {
+    parent: Opened,
+    record: DatasetRecord,
+    base: DatasetRecord,
+    dataset: Arc<Dataset>,
+}
+
+/// What a fork begins in, and is a fork in memory itself, becomes a record before: no fork in
+/// memory is over another one.
+fn settle_parent(pool: &State, dataset: &DatasetName) -> Result<()> {
+    let record = pool.find_live(dataset)?;
+    pool.forks.base_of(record.id).map_or(Ok(()), |_| turn::settle_forks(pool))
+}
+
+/// Refuses forks for whose records there is no space; has layers committed that are too many.
+fn make_way(pool: &State, parents: &[(Arc<DatasetRecord>, Opened)]) -> Result<()> {
+    let count = parents.len();
+    let layers = parents.iter().map(|(_, parent)| parent.frozen_layers()).max().unwrap_or(0);
+    let mut fits = shortage::fits_forks(pool, count);
+    if layers >= LAYERS_MAX || pool.forks.in_memory() + count > IN_MEMORY_MAX || !fits {
         turn::settle_forks(pool)?;
         turn::commit(pool)?;
-        fits = fits || shortage::fits_fork(pool);
+        fits = fits || shortage::fits_forks(pool, count);
     } else if layers >= LAYERS_MANY {
         pool.work.announce();
     }
@@ -79,7 +91,7 @@ fn make_way(pool: &State, parent: &Dataset) -> Result<()> {
             return Ok(());
         }
         turn::commit(pool)?;
-        fits = shortage::fits_fork(pool);
+        fits = shortage::fits_forks(pool, count);
     }
     match fits {
         true => Ok(()),
@@ -124,33 +136,35 @@ fn records_of(
     [fork, base]
 }
 
-/// From now on the pool has it. A batch is applied before or after that, and so is what a commit
-/// publishes.
-fn put(pool: &State, parent: Opened, [record, base]: [DatasetRecord; 2]) -> Result<()> {
-    let shared = (&pool.dirty_datasets, &pool.item_cache);
-    let _no_freeze = pool.turns.gate.read();
-    let mut table = pool.forks.lock();
-    let freeze = pool.dirty.freezes.load(Ordering::Acquire) + 1;
-    let (root, layers) = parent.stand_still(freeze);
-    let dataset = dataset_of(&record, false, shared)?;
-    let base_layers = layers.len();
-    dataset.publish(root, 0);
-    dataset.begin_over(layers, freeze);
-    let dataset = Arc::new(dataset);
-    pool.datasets.write().insert(record.id, Arc::clone(&dataset));
-    let fork = Fork {
-        record: Arc::new(record),
-        base: Arc::new(base),
-        dataset,
-        parent: parent.arc(),
-        holds_parent: Some(parent),
-        base_layers,
-        is_on_media: false,
-        is_in_commit: false,
-        is_ended: false,
+/// From now on the pool has them. A batch is applied before or after that, and so is what a commit
+/// publishes. Of several datasets no batch is under way: all forks have the same batches.
+fn put(pool: &State, begun: Vec<Beginning>) {
+    let turns = &pool.turns;
+    let (_no_freeze, _no_batch) = match begun.len() {
+        1 => (Some(turns.gate.read()), None),
+        _ => (None, Some(turns.gate.write())),
     };
-    pool.forks.put(&mut table, fork);
-    Ok(())
+    let mut table = pool.forks.lock();
+    for Beginning { parent, record, base, dataset } in begun {
+        let freeze = pool.dirty.freezes.load(Ordering::Acquire) + 1;
+        let (root, layers) = parent.stand_still(freeze);
+        let base_layers = layers.len();
+        dataset.publish(root, 0);
+        dataset.begin_over(layers, freeze);
+        pool.datasets.write().insert(record.id, Arc::clone(&dataset));
+        let fork = Fork {
+            record: Arc::new(record),
+            base: Arc::new(base),
+            dataset,
+            parent: parent.arc(),
+            holds_parent: Some(parent),
+            base_layers,
+            is_on_media: false,
+            is_in_commit: false,
+            is_ended: false,
+        };
+        pool.forks.put(&mut table, fork);
+    }
 }
 
 /// See [`marram_store::VolatileForks::end_fork`].

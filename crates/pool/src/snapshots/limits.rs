@@ -131,7 +131,7 @@ fn change_limit(
     let entry = entry(OperationKind::Limit, dataset.id, &texts);
     let entry = OperationRecord { undoes, detail: owner, ..entry };
     let batch = limit_batch(owner, encode(limit));
-    turn.commit_batch(&dataset, batch, None, &mut |commit| {
+    turn.commit_batch(&dataset, batch, &mut |commit| {
         operation_log::enter(commit, session.author.as_ref(), entry.clone()).map(|_| ())
     })
 }

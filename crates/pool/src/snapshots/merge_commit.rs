@@ -2,17 +2,20 @@
 //! entry in the log are one commit.
 //!
 //! What waits, the states before, and the merge are moments of one commit, each with a group of its
-//! own: what the merge itself writes is younger than its snapshots of the state before. The new
+//! own: what the merge itself writes is younger than its snapshots of the state before. Merges into
+//! several datasets have these moments together, and their entries are one step of the log. The new
 //! base of merges between two datasets is the state that the last commit has left of the one that
 //! was read, with the group of that commit.
 
 use super::operation_log::entry;
 use crate::admission::quota;
 use crate::admission::reservation;
+use crate::admission::shortage::Admitted;
 use crate::commit::draft::Commit;
 use crate::commit::kept_states;
 use crate::commit::turn;
-use crate::commit::turn::Before;
+use crate::commit::turn::{Before, Going};
+use crate::memtable::dataset::Dataset;
 use crate::memtable::settings::undo_seconds;
 use crate::snapshots::begin;
 use crate::snapshots::ephemeral;
@@ -20,18 +23,23 @@ use crate::snapshots::merge_bases::{self, Moved, Moving};
 use crate::snapshots::operation_log;
 use crate::snapshots::session::Session;
 use crate::snapshots::trash::Reclaim;
+use crate::snapshots::undo;
 use marram_format::dataset::DatasetRecord;
 use marram_format::group::Group;
 use marram_format::operation::{OperationKind, OperationRecord, TRASH_PREFIX};
-use marram_store::{Batch, Error, MergedFrom, Result, Source, View};
+use marram_store::{Batch, Error, MergeInto, MergedFrom, Result, Source, View};
 use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Which text of a merge's entry tells how the base has moved.
 pub(crate) const MOVED_TEXT: usize = 2;
+/// Which text tells how many datasets were merged into, if it is more than one.
+pub(crate) const DATASETS_TEXT: usize = 3;
 
-/// What is kept for an undo of the operation that is entered next.
-fn kept_name(commit: &Commit<'_>, live: &DatasetRecord, which: &str) -> Result<Source> {
-    format!("{}@{TRASH_PREFIX}{}:{which}", live.name, operation_log::next_entry(commit)?).parse()
+/// What is kept for an undo of the operation of this number.
+fn kept_name(number: u64, live: &DatasetRecord, which: &str) -> Result<Source> {
+    format!("{}@{TRASH_PREFIX}{number}:{which}", live.name).parse()
 }
 
 /// What the base is moved by, if it is.
@@ -55,8 +63,10 @@ fn newest_group(session: &Session, dataset: u64) -> Result<Group> {
 }
 
 /// What a merge keeps of what was before it, in its commit.
-struct Kept<'m> {
-    live: &'m DatasetRecord,
+struct Kept {
+    live: Arc<DatasetRecord>,
+    /// Its entry, as far as it is known before.
+    record: OperationRecord,
     /// A snapshot that was asked for.
     named: Option<Source>,
     /// How long the states before and after it are kept for an undo; 0 is not at all.
@@ -70,7 +80,7 @@ struct Kept<'m> {
     until: Cell<i64>,
 }
 
-impl Kept<'_> {
+impl Kept {
     /// Takes the snapshot of what the last commit has left of what was read.
     fn keep_read(&self, commit: &mut Commit<'_>) -> Result<()> {
         if let Some(moving) = self.moving {
@@ -92,18 +102,22 @@ impl Kept<'_> {
         self.named.is_some() || self.seconds > 0
     }
 
-    /// Takes the snapshots of what was before the batch.
-    fn keep_before(&self, session: &Session, commit: &mut Commit<'_>) -> Result<()> {
+    /// Takes the snapshot that was asked for.
+    fn keep_named(&self, session: &Session, commit: &mut Commit<'_>) -> Result<()> {
         if let Some(keep) = &self.named {
             let id = kept_states::snapshot(commit, self.live.id, keep)?;
             commit.begin_group();
             let entry = entry(OperationKind::Snapshot, id, &[&keep.to_string()]);
             operation_log::enter(commit, session.author.as_ref(), entry)?;
         }
+        Ok(())
+    }
+
+    /// Takes the snapshot of what was before the batch, for an undo of the entry of this number.
+    fn keep_before(&self, number: u64, commit: &mut Commit<'_>) -> Result<()> {
         if self.seconds > 0 {
-            let name = kept_name(commit, self.live, "before")?;
+            let name = kept_name(number, &self.live, "before")?;
             self.before.set(kept_states::snapshot(commit, self.live.id, &name)?);
-            commit.begin_group();
         }
         Ok(())
     }
@@ -123,16 +137,15 @@ impl Kept<'_> {
     }
 
     /// Enters the merge, with the state after it.
-    fn enter(
-        &self,
-        session: &Session,
-        commit: &mut Commit<'_>,
-        record: OperationRecord,
-    ) -> Result<()> {
-        let mut record = record;
-        record.texts.extend(self.move_base(commit)?);
+    fn enter(&self, session: &Session, commit: &mut Commit<'_>, datasets: usize) -> Result<()> {
+        let mut record = self.record.clone();
+        let moved = self.move_base(commit)?;
+        record.texts.extend(match datasets {
+            1 => moved.into_iter().collect(),
+            several => vec![moved.unwrap_or_default(), several.to_string()],
+        });
         if self.seconds > 0 {
-            let after = kept_name(commit, self.live, "after")?;
+            let after = kept_name(operation_log::next_entry(commit)?, &self.live, "after")?;
             record.before = self.before.get();
             record.after = kept_states::snapshot(commit, self.live.id, &after)?;
             self.until.set(commit.now_seconds.saturating_add(self.seconds));
@@ -142,59 +155,115 @@ impl Kept<'_> {
     }
 }
 
-/// See [`marram_store::OperationLog::apply_merge`].
-pub(crate) fn enter_merge(
-    session: &Session,
-    view: &dyn View,
-    batch: Batch<'_>,
-    merged: &MergedFrom<'_>,
-) -> Result<()> {
+/// What merges keep of what was before their batches.
+struct KeptOfAll(Vec<Kept>);
+
+impl KeptOfAll {
+    fn begins_group(&self) -> bool {
+        self.0.iter().any(Kept::begins_group)
+    }
+
+    fn keep_read(&self, commit: &mut Commit<'_>) -> Result<()> {
+        self.0.iter().try_for_each(|kept| kept.keep_read(commit))
+    }
+
+    fn keep_before(&self, session: &Session, commit: &mut Commit<'_>) -> Result<()> {
+        self.0.iter().try_for_each(|kept| kept.keep_named(session, commit))?;
+        let first = operation_log::next_entry(commit)?;
+        for (kept, number) in self.0.iter().zip(first..) {
+            kept.keep_before(number, commit)?;
+        }
+        if self.0.iter().any(|kept| kept.seconds > 0) {
+            commit.begin_group();
+        }
+        Ok(())
+    }
+
+    fn enter(&self, session: &Session, commit: &mut Commit<'_>) -> Result<()> {
+        self.0.iter().try_for_each(|kept| kept.enter(session, commit, self.0.len()))
+    }
+}
+
+/// A merge for which space was found. Nobody else is given that until the merge is made.
+struct Admission<'m, 'p> {
+    dataset: Arc<Dataset>,
+    merged: &'m MergedFrom<'m>,
+    admitted: Admitted<'p>,
+}
+
+/// Finds space for the batch of a merge.
+fn admit<'m, 'p>(
+    session: &'p Session,
+    (view, merged): (&dyn View, &'m MergedFrom<'m>),
+    batch: &mut Batch<'_>,
+) -> Result<Admission<'m, 'p>> {
     if !view.writable() {
         return Err(Error::ReadOnly("a snapshot or a read-only pool".to_owned()));
     }
-    let inner = &session.state;
+    let inner = &*session.state;
     let live = inner.find_live(merged.dataset)?;
     let gone = || Error::NoDataset(live.name.clone());
     let dataset = inner.running(live.id).ok_or_else(gone)?;
-    quota::check_quota(inner, &dataset, &batch, || turn::commit(inner))?;
-    // Nobody else is given that space until the merge is made; it is let go of before the turn.
-    let mut batch = batch;
-    let admitted =
-        reservation::reserve_merge(&Reclaim(inner), inner, &dataset, &mut batch)?.without_turn();
+    quota::check_quota(inner, &dataset, batch, || turn::commit(inner))?;
+    let granted = reservation::reserve_merge(&Reclaim(inner), inner, &dataset, batch)?;
+    Ok(Admission { dataset, merged, admitted: granted.without_turn() })
+}
+
+/// See [`marram_store::SeveralDatasets::apply_merges`], and of one merge
+/// [`marram_store::OperationLog::apply_merge`].
+pub(crate) fn enter_merges(session: &Session, merges: Vec<MergeInto<'_>>) -> Result<()> {
+    refuse_among_several(&merges)?;
+    let (mut admissions, mut batches) = (Vec::new(), Vec::new());
+    for MergeInto { view, mut batch, merged } in merges {
+        admissions.push(admit(session, (view, merged), &mut batch)?);
+        batches.push(batch);
+    }
+    let reads = admissions.iter().map(|admission| admission.merged.read);
+    let left_out: Vec<u64> = reads.filter_map(|read| ephemeral::layered(session, read)).collect();
     // Of a state in memory nothing is to be committed before.
-    let left_out = ephemeral::layered(session, merged.read);
-    let turn = match left_out {
-        Some(_) => begin::begin_beside_forks(session)?,
-        None => begin::begin_operation(session)?,
+    let turn = match left_out.is_empty() {
+        false => begin::begin_beside_forks(session, batches.len())?,
+        true => begin::begin_operations(session, batches.len())?,
     };
-    let admitted = admitted;
-    let live = inner.find_live(merged.dataset)?;
-    refuse_moved_base(session, live.id, merged)?;
-    let kept = kept(session, &live, merged)?;
-    let source_group = kept.moving.filter(|moving| moving.read == 0);
-    let source_group =
-        source_group.map(|moving| newest_group(session, moving.source)).transpose()?;
-    let keep_before = Before {
+    // It is let go of before the turn.
+    let admissions = admissions;
+    let kept = admissions.iter().map(|it| kept(session, it.merged, batches.len()));
+    let kept = KeptOfAll(kept.collect::<Result<_>>()?);
+    let read_now = kept.0.iter().find_map(|kept| kept.moving.filter(|it| it.read == 0));
+    let source_group = read_now.map(|moving| newest_group(session, moving.source)).transpose()?;
+    let before = Before {
         begins_group: kept.begins_group(),
         source_group,
-        left_out,
-        admitted: &admitted,
-        check: &|| ephemeral::refuse_overtaken(session, merged.read, &turn),
+        left_out: &left_out,
+        check: &|| {
+            let mut reads = admissions.iter().map(|admission| admission.merged.read);
+            reads.try_for_each(|read| ephemeral::refuse_overtaken(session, read, &turn))
+        },
         first: &mut |commit| kept.keep_read(commit),
         then: &mut |commit| kept.keep_before(session, commit),
     };
-    let other = inner.find(merged.fork).map_or(0, |fork| fork.id);
-    let texts = [merged.dataset.as_str(), &merged.fork.to_string()];
-    let record = OperationRecord {
-        undoes: session.undoes,
-        other: if session.undoes == 0 { other } else { 0 },
-        detail: merged.root_object,
-        ..entry(OperationKind::Merge, live.id, &texts)
-    };
-    turn.commit_batch(&dataset, batch, Some(keep_before), &mut |commit| {
-        kept.enter(session, commit, record.clone())
-    })?;
-    inner.note_expiry(kept.until.get());
+    let going = admissions.iter().zip(batches).map(|(admission, batch)| Going {
+        dataset: &admission.dataset,
+        batch,
+        admitted: &admission.admitted,
+    });
+    turn.commit_merges(going.collect(), before, &mut |commit| kept.enter(session, commit))?;
+    kept.0.iter().for_each(|kept| session.state.note_expiry(kept.until.get()));
+    Ok(())
+}
+
+/// Of several merges none keeps a snapshot or has a base, and all are into other datasets.
+fn refuse_among_several(merges: &[MergeInto<'_>]) -> Result<()> {
+    if merges.len() == 1 {
+        return Ok(());
+    }
+    let mut datasets = BTreeSet::new();
+    for MergeInto { merged, .. } in merges {
+        merged.refuse_among_several()?;
+        if !datasets.insert(merged.dataset) {
+            return Err(Error::Invalid(format!("{} is named twice", merged.dataset)));
+        }
+    }
     Ok(())
 }
 
@@ -206,18 +275,29 @@ fn refuse_moved_base(session: &Session, taker: u64, merged: &MergedFrom<'_>) -> 
     merge_bases::refuse_moved(&session.state.records.read(), (source, taker), base)
 }
 
-/// What a merge into `live` is to keep.
-fn kept<'m>(
-    session: &Session,
-    live: &'m DatasetRecord,
-    merged: &MergedFrom<'_>,
-) -> Result<Kept<'m>> {
+/// What a merge, one of so many, is to keep.
+fn kept(session: &Session, merged: &MergedFrom<'_>, merges: usize) -> Result<Kept> {
+    let state = &session.state;
+    let live = state.find_live(merged.dataset)?;
+    refuse_moved_base(session, live.id, merged)?;
     let named: Option<Source> =
         merged.keep.map(|keep| format!("{}@{keep}", live.name).parse()).transpose()?;
-    named.iter().try_for_each(|keep| session.state.refuse_taken(keep))?;
-    let undone = operation_log::operation(&session.state, session.undoes)?;
+    named.iter().try_for_each(|keep| state.refuse_taken(keep))?;
+    let undoes = match merges {
+        1 => session.undoes,
+        _ => undo::entry_of(state, session.undoes, live.id)?,
+    };
+    let undone = operation_log::operation(state, undoes)?;
+    let other = state.find(merged.fork).map_or(0, |fork| fork.id);
+    let texts = [merged.dataset.as_str(), &merged.fork.to_string()];
+    let record = OperationRecord {
+        undoes,
+        other: if undoes == 0 { other } else { 0 },
+        detail: merged.root_object,
+        ..entry(OperationKind::Merge, live.id, &texts)
+    };
     Ok(Kept {
-        live,
+        record,
         named,
         seconds: session.author.as_ref().map_or(0, |_| undo_seconds(&live.properties)),
         moving: moving(session, live.id, merged)?,
@@ -225,5 +305,6 @@ fn kept<'m>(
         before: Cell::new(0),
         base: Cell::new(0),
         until: Cell::new(i64::MAX),
+        live,
     })
 }

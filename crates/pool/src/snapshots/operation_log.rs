@@ -67,7 +67,10 @@ pub(crate) fn is_one_step(one: &OperationRecord, next: &OperationRecord) -> bool
         || one.group == next.group
             && one.kind == next.kind
             && match one.kind {
-                OperationKind::Snapshot | OperationKind::Destroy | OperationKind::Restore => true,
+                OperationKind::Snapshot
+                | OperationKind::Destroy
+                | OperationKind::Restore
+                | OperationKind::Merge => true,
                 OperationKind::Set => one.subject == next.subject,
                 _ => false,
             }

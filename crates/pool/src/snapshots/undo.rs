@@ -5,7 +5,7 @@
 //! such a step stands for all of it. What is not there any more, or was taken back before, is left
 //! out; anything else that is in the way of one is in the way of all.
 
-use super::merge_commit::MOVED_TEXT;
+use super::merge_commit::{DATASETS_TEXT, MOVED_TEXT};
 use super::operation_log::{Author, entry, is_one_step, taken_back_by, undone_by};
 use super::plan::Plan;
 use super::properties::Change;
@@ -84,6 +84,23 @@ pub enum Reversal {
         /// when the merge has been.
         rest: Option<Rest>,
     },
+    /// The same of merges into several datasets, which were one step: all of them at one moment,
+    /// through [`marram_store::SeveralDatasets::apply_merges`] of
+    /// [`Pool::taking_back`](crate::Pool::taking_back), or none.
+    Merges(Vec<MergeBack>),
+}
+
+/// The way back of one of several merges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergeBack {
+    /// The dataset.
+    pub dataset: DatasetName,
+    /// The state that the merge left.
+    pub base: Source,
+    /// The state that it found.
+    pub back_to: Source,
+    /// The object that was the root of what was merged.
+    pub root_object: u64,
 }
 
 /// The end of a fork that a merge dropped, or the undo of that end.
@@ -107,6 +124,17 @@ fn step_of(entries: &Entries, number: u64) -> Result<&Entries> {
     let before = entries[..=place].windows(2).rev().take_while(is_joined).count();
     let after = entries[place..].windows(2).take_while(is_joined).count();
     Ok(&entries[place - before..=place + after])
+}
+
+/// The entry about a dataset in the step of the entry `number`; 0 of 0.
+pub(crate) fn entry_of(pool: &State, number: u64, dataset: u64) -> Result<u64> {
+    if number == 0 {
+        return Ok(0);
+    }
+    let entries = operation_log::entries(pool)?;
+    let found = step_of(&entries, number)?.iter().find(|(_, record)| record.subject == dataset);
+    let other = || refusal(format!("operation {number} was not done to this dataset"));
+    found.map(|(number, _)| *number).ok_or_else(other)
 }
 
 /// Refuses to take something back that a later rollback, or with `merges` merge, of the same
@@ -294,15 +322,39 @@ fn judge_rollback(
 
 fn judge_merge(pool: &State, log: Log<'_>, parts: &[&Entry]) -> Result<Reversal> {
     let (number, record) = parts[0];
-    let subject = in_sight(pool, record.subject)?;
-    refuse_later(log, *number, record, false)?;
+    let merges = parts.iter().take_while(|(_, part)| part.kind == OperationKind::Merge).count();
+    if datasets_of(record) != merges {
+        return Err(refusal("the log has not all of its entries any more"));
+    }
+    if merges > 1 {
+        let back = |(number, record): &&Entry| way_back(pool, log, (*number, record));
+        return parts[..merges].iter().map(back).collect::<Result<_>>().map(Reversal::Merges);
+    }
+    let MergeBack { dataset, base, back_to, root_object } = way_back(pool, log, (*number, record))?;
     let rest = match parts.get(1) {
         None => None,
         Some((number, _)) => match judge_parts(pool, log, &parts[1..])? {
             Reversal::Records { goes, .. } => Some(Rest { number: *number, goes }),
-            Reversal::Rollback { .. } | Reversal::Merge { .. } => None,
+            Reversal::Rollback { .. } | Reversal::Merge { .. } | Reversal::Merges(_) => None,
         },
     };
+    let moved_base = !record.text(MOVED_TEXT).is_empty();
+    Ok(Reversal::Merge { dataset, base, back_to, root_object, moved_base, rest })
+}
+
+/// How many datasets a step merged into, by one of its entries.
+fn datasets_of(record: &OperationRecord) -> usize {
+    record.text(DATASETS_TEXT).parse().unwrap_or(1)
+}
+
+/// How what went into one dataset is taken back.
+fn way_back(
+    pool: &State,
+    log: Log<'_>,
+    (number, record): (u64, &OperationRecord),
+) -> Result<MergeBack> {
+    let subject = in_sight(pool, record.subject)?;
+    refuse_later(log, number, record, false)?;
     let state = |id: u64| -> Result<Source> {
         let found = by_id(pool, id).ok().filter(|found| found.parent == subject.id);
         let found = found.ok_or_else(|| {
@@ -310,13 +362,11 @@ fn judge_merge(pool: &State, log: Log<'_>, parts: &[&Entry]) -> Result<Reversal>
         })?;
         found.name.parse()
     };
-    Ok(Reversal::Merge {
+    Ok(MergeBack {
         dataset: subject.name.parse()?,
         base: state(record.after)?,
         back_to: state(record.before)?,
         root_object: record.detail,
-        moved_base: !record.text(MOVED_TEXT).is_empty(),
-        rest,
     })
 }
 
@@ -505,7 +555,7 @@ pub(crate) fn reversal(session: &Session, number: Option<u64>) -> Result<(u64, R
     let log = Log { entries: &entries, undone: &undone, goes_past: session.goes_past };
     let (parts, reversal) = judge_step(&session.state, log, number)?;
     let number = match reversal {
-        Reversal::Merge { .. } => parts[0].0,
+        Reversal::Merge { .. } | Reversal::Merges(_) => parts[0].0,
         _ => number,
     };
     Ok((number, reversal))
@@ -524,7 +574,7 @@ pub(crate) fn undo(session: &Session, number: u64) -> Result<u64> {
     let (parts, reversal) = beside_merge(inner, log, number)?;
     let (_, record) = parts[0];
     match (record.kind, reversal) {
-        (_, Reversal::Merge { .. }) => {
+        (_, Reversal::Merge { .. } | Reversal::Merges(_)) => {
             let reason = "a merge is taken back by merging: see Pool::taking_back".to_owned();
             return Err(Error::Invalid(reason));
         }

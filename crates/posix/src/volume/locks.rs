@@ -8,7 +8,7 @@
 //! has got through.
 //!
 //! A copy from one file system into another takes a lock of each: in the order in which the two
-//! file systems were opened.
+//! file systems were opened. So does a change of several as a whole, which takes all locks of each.
 //!
 //! Besides these there is one lock for moving directories to other parents: it keeps the
 //! ancestors of a directory as they are. It is taken before the others.
@@ -52,8 +52,15 @@ pub(crate) struct WriteGuards<'a> {
 
 /// All locks, held for a change of everything.
 pub(crate) struct AllGuards<'a> {
-    _held: Vec<RwLockWriteGuard<'a, ()>>,
+    held: Vec<RwLockWriteGuard<'a, ()>>,
     _moves: MutexGuard<'a, ()>,
+}
+
+impl Drop for AllGuards<'_> {
+    /// The last that was taken goes first: what a thread holds is looked through from its end.
+    fn drop(&mut self) {
+        while self.held.pop().is_some() {}
+    }
 }
 
 /// Which lock an inode has.
@@ -67,7 +74,7 @@ impl Locks {
         let table = TABLES.fetch_add(1, Ordering::Relaxed);
         let lock = |shard| RwLock::numbered(INODES, table * SHARDS + shard, ());
         let shards = (0..SHARDS).map(lock).collect();
-        Locks { table, shards, moves: Mutex::new(MOVES, ()) }
+        Locks { table, shards, moves: Mutex::numbered(MOVES, table, ()) }
     }
 
     /// Keeps others from changing `ino`.
@@ -124,8 +131,25 @@ impl Locks {
     /// Keeps others from seeing or changing anything.
     pub(crate) fn all(&self) -> AllGuards<'_> {
         let moves = self.moves.lock();
-        let held = self.shards.iter().map(RwLock::write).collect();
-        AllGuards { _held: held, _moves: moves }
+        AllGuards { held: self.all_inodes(), _moves: moves }
+    }
+
+    /// The same of several file systems, none of which is given twice. The guards are in the order
+    /// of the file systems as they are given, and the locks are taken in that of their tables.
+    pub(crate) fn all_of<'a>(tables: &[&'a Locks]) -> Vec<AllGuards<'a>> {
+        let mut ordered: Vec<(usize, &Locks)> = tables.iter().copied().enumerate().collect();
+        ordered.sort_by_key(|(_, locks)| locks.table);
+        let moves = ordered.iter().map(|(_, locks)| locks.moves.lock()).collect::<Vec<_>>();
+        let mut all: Vec<(usize, AllGuards<'a>)> = Vec::with_capacity(tables.len());
+        for ((place, locks), moves) in ordered.into_iter().zip(moves) {
+            all.push((place, AllGuards { held: locks.all_inodes(), _moves: moves }));
+        }
+        all.sort_by_key(|(place, _)| *place);
+        all.into_iter().map(|(_, guards)| guards).collect()
+    }
+
+    fn all_inodes(&self) -> Vec<RwLockWriteGuard<'_, ()>> {
+        self.shards.iter().map(RwLock::write).collect()
     }
 
     /// Keeps other directories from moving.

@@ -65,12 +65,14 @@ pub enum Administration {
     DirectoryRollback(&'static str),
 }
 
-/// A step of a transaction on the root dataset, of which there is one at a time.
+/// A step of a transaction, of which there is one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transaction {
-    /// Begin one: a fork in memory.
+    /// Begin one on the root dataset: a fork in memory.
     Begin,
-    /// Bring what it has changed into the root dataset, all at once, unless something of that was
+    /// Begin one on the root dataset and the clone, if there is one: forks of one moment.
+    BeginOnBoth,
+    /// Bring what it has changed into its datasets, all at once, unless something of that was
     /// changed there since it began; then it ends.
     Commit,
     /// End it, and nothing of it is left.
@@ -96,8 +98,10 @@ pub enum Action {
     InClone(Change),
     /// A change of the fork.
     InFork(Change),
-    /// A change that only the transaction sees.
+    /// A change that only the transaction sees, of the root dataset.
     InTransaction(Change),
+    /// The same of the clone, if the transaction is on both.
+    InTransactionOnClone(Change),
     /// An operation of the generator on the root dataset.
     Drawn(Operation),
     /// What happens in the background: everything is committed.
@@ -132,7 +136,10 @@ impl Action {
             Action::Commit | Action::Administer(_) => true,
             Action::Transact(transaction) => *transaction == Transaction::Commit,
             // What it syncs becomes durable with its commit.
-            Action::InTransaction(_) | Action::Begin { .. } | Action::End(_) => false,
+            Action::InTransaction(_)
+            | Action::InTransactionOnClone(_)
+            | Action::Begin { .. }
+            | Action::End(_) => false,
         }
     }
 
@@ -142,7 +149,11 @@ impl Action {
             Action::Commit | Action::Administer(_) | Action::Transact(Transaction::Commit) => {
                 Some(Turn::Commit)
             }
-            Action::InTransaction(Change::Sync(..) | Change::SyncAll) => Some(Turn::Frame),
+            Action::InTransaction(change) | Action::InTransactionOnClone(change)
+                if matches!(change, Change::Sync(..) | Change::SyncAll) =>
+            {
+                Some(Turn::Frame)
+            }
             _ if self.promises() => Some(Turn::Frame),
             _ => None,
         }

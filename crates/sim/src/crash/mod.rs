@@ -18,10 +18,11 @@
 //! of its own and held before one of its writes or flushes ([`Action::Begin`]) while others go
 //! on. Then there are two lines of moments: with the administrative operation and without it.
 //!
-//! **Transactions.** One may be open beside all of that. What it has changed is in no moment until
-//! its commit, and wholly in each that comes after: a state that holds a part of it is the state at
-//! no moment, and one that lacks it after its acknowledgement has lost something durable. After
-//! one, commits and syncs are held, and administrative operations are not.
+//! **Transactions.** One, on the root dataset or on that and the clone, may be open beside all of
+//! that. What it has changed is in no moment until its commit, and wholly in each that comes after:
+//! a state that holds a part of it is the state at no moment, and one that lacks it after its
+//! acknowledgement has lost something durable. After one, commits and syncs are held, and
+//! administrative operations are not.
 //!
 //! **Counting.** States with equal images count once. What an image recovers to does not depend
 //! on how it came about, so it is mounted once; but each state that leads to it is compared with

@@ -1,6 +1,8 @@
 //! The small set of things that bounded workloads are made of.
 
-use super::action::Action::{Administer, Commit, InClone, InFork, InTransaction, Root, Transact};
+use super::action::Action::{
+    Administer, Commit, InClone, InFork, InTransaction, InTransactionOnClone, Root, Transact,
+};
 use super::action::Administration::{
     Clone, Destroy, DirectoryRollback, Fork, Merge, Rollback, Snapshot,
 };
@@ -214,6 +216,40 @@ pub(crate) const CHANGES: &[Row] = &[
             Commit,
             InTransaction(Unlink("B/g")),
             Transact(Transaction::Abort),
+        ],
+    ),
+    (
+        "transaction-on-both",
+        &[
+            Administer(Snapshot("root@s")),
+            Administer(Clone),
+            Transact(Transaction::BeginOnBoth),
+            InTransaction(Write { file: F, offset: 1_000, len: 9_000, seed: 128 }),
+            InTransactionOnClone(Write { file: F, offset: 500, len: 9_000, seed: 131 }),
+            InTransactionOnClone(Unlink("h")),
+            InTransaction(Rename("B/g", "A/g", Replace)),
+            Transact(Transaction::Commit),
+        ],
+    ),
+    (
+        "transaction-on-both-beside",
+        &[
+            Transact(Transaction::BeginOnBoth),
+            InTransactionOnClone(Append { file: G, len: 700, seed: 134 }),
+            InTransaction(Create("B/k")),
+            Root(Append { file: F, len: 6_000, seed: 137 }),
+            InClone(Append { file: F, len: 600, seed: 140 }),
+            Transact(Transaction::Commit),
+        ],
+    ),
+    (
+        "transaction-on-both-spilled",
+        &[
+            Transact(Transaction::BeginOnBoth),
+            InTransactionOnClone(Write { file: F, offset: 0, len: 15_000, seed: 143 }),
+            Commit,
+            InTransaction(Create("A/k")),
+            Transact(Transaction::Commit),
         ],
     ),
     ("transaction-begin", &[Transact(Transaction::Begin)]),

@@ -70,15 +70,19 @@ pub trait Mounted: Send + Sync {
     /// there is nothing that it could go back to.
     fn roll_back_directory(&self, directory: Ino, snapshot: &str) -> HomeResult<bool>;
 
-    /// Begins a transaction on the whole root dataset; returns what it sees and changes. None if
-    /// there is no space for one.
-    fn begin_transaction(&self, id: &str) -> HomeResult<Option<Arc<dyn FileSystem>>>;
+    /// Begins a transaction on the whole of datasets; returns what it sees and changes of each.
+    /// None if there is no space for one.
+    fn begin_transaction(
+        &self,
+        id: &str,
+        datasets: &[&str],
+    ) -> HomeResult<Option<Vec<Arc<dyn FileSystem>>>>;
 
-    /// Commits a transaction. It still has to be ended.
-    fn commit_transaction(&self, id: &str) -> HomeResult<Committed>;
+    /// Commits a transaction on these datasets. It still has to be ended.
+    fn commit_transaction(&self, id: &str, datasets: &[&str]) -> HomeResult<Committed>;
 
-    /// Ends a transaction whose file system is not open any more.
-    fn end_transaction(&self, id: &str) -> HomeResult<()>;
+    /// Ends a transaction on so many datasets, whose file systems are not open any more.
+    fn end_transaction(&self, id: &str, datasets: usize) -> HomeResult<()>;
 
     /// Destroys a dataset or snapshot, none of whose file systems are open.
     fn destroy(&self, source: &str) -> HomeResult<()>;

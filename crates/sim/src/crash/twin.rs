@@ -129,10 +129,15 @@ impl Twin {
                 both((&**files, &mut held.0), (model, &mut held.1), change)
             }
             Action::InTransaction(change) => match &mut self.transaction {
-                Some(transaction) => transaction.change(change),
+                Some(transaction) => transaction.change(ROOT, change),
                 None => Ok(false),
             },
-            Action::Transact(Transaction::Begin) => self.begin_transaction(),
+            Action::InTransactionOnClone(change) => match &mut self.transaction {
+                Some(transaction) => transaction.change(CLONE, change),
+                None => Ok(false),
+            },
+            Action::Transact(Transaction::Begin) => self.begin_transaction(false),
+            Action::Transact(Transaction::BeginOnBoth) => self.begin_transaction(true),
             Action::Transact(Transaction::Commit) => self.commit_transaction(),
             Action::Transact(Transaction::Abort) => self.end_transaction(),
             Action::Administer(Administration::Merge) => self.merge(),
@@ -164,6 +169,10 @@ impl Twin {
             self.coming = self.effect(*administration);
             match *administration {
                 Administration::Destroy(CLONE) => {
+                    // It would be in use.
+                    if self.transaction.as_ref().is_some_and(|it| it.datasets().contains(&CLONE)) {
+                        self.end_transaction()?;
+                    }
                     self.clone_files = None;
                     self.held_in_clone = (None, None);
                 }
@@ -225,20 +234,28 @@ impl Twin {
         self.transactions > 0
     }
 
-    fn begin_transaction(&mut self) -> Result<bool, String> {
+    fn begin_transaction(&mut self, is_on_both: bool) -> Result<bool, String> {
         if self.transaction.is_some() {
             return Ok(false);
         }
         self.transactions += 1;
         let id = self.transactions.to_string();
-        self.transaction = OpenTransaction::begin(&*self.mounted, id, self.pair.model())?;
+        let clone = self.others.get(CLONE).filter(|_| is_on_both).map(|model| (CLONE, model));
+        let parents: Vec<(&'static str, &Model)> =
+            std::iter::once((ROOT, self.pair.model())).chain(clone).collect();
+        self.transaction = OpenTransaction::begin(&*self.mounted, id, &parents)?;
         Ok(self.transaction.is_some())
     }
 
     /// Commits the transaction on both, if there is one.
     fn commit_transaction(&mut self) -> Result<bool, String> {
         let Some(transaction) = self.transaction.take() else { return Ok(false) };
-        let committed = transaction.commit(&*self.mounted, self.pair.model())?;
+        let mut parents = Vec::new();
+        for dataset in transaction.datasets() {
+            let other = || self.others.get(dataset).ok_or("its dataset is gone from the model");
+            parents.push((dataset, if dataset == ROOT { self.pair.model() } else { other()? }));
+        }
+        let committed = transaction.commit(&*self.mounted, &parents)?;
         self.pair.compare().map(|()| committed)
     }
 

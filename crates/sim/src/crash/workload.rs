@@ -126,6 +126,8 @@ fn random_actions(seed: u64, steps: usize) -> Vec<Action> {
                 let path = random.pick(&["A", "B", "B/e", "j", "k"]);
                 Action::Administer(Administration::DirectoryRollback(path))
             }
+            27 => Action::Transact(Transaction::BeginOnBoth),
+            28 => Action::InTransactionOnClone(other_change(&mut random)),
             30..33 => Action::Transact(Transaction::Begin),
             33..37 => Action::InTransaction(other_change(&mut random)),
             37 | 38 => Action::Transact(Transaction::Commit),

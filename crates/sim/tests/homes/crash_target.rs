@@ -3,13 +3,15 @@
 use super::{mount, text};
 use marram_check::{CheckOptions, Finding};
 use marram_device::{Device, MemoryDevice};
-use marram_history::{DirectoryRollback, MergeOptions, MergeSides, destroy_leftovers};
+use marram_history::{DirectoryRollback, MergeOptions, MergePart, MergeSides, destroy_leftovers};
 use marram_pool::planted::{PlantedBug, plant};
 use marram_pool::{Author, CreateOptions, OpenOptions, POOL_BYTES_MIN, Pool, create};
-use marram_posix::Posix;
+use marram_posix::{Posix, hold_together};
 use marram_sim::crash::{Committed, Mounted, Target};
 use marram_sim::{HistoryClock, HomeResult};
-use marram_store::{DatasetName, Error as StoreError, Lineage, Properties, Source, Store};
+use marram_store::{
+    DatasetName, Error as StoreError, ForkBegin, Lineage, Properties, Source, Store,
+};
 use marram_vfs::{Error, FileSystem, Ino};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -167,38 +169,75 @@ impl Mounted for MountedPool {
         }
     }
 
-    fn begin_transaction(&self, id: &str) -> HomeResult<Option<Arc<dyn FileSystem>>> {
+    fn begin_transaction(
+        &self,
+        id: &str,
+        datasets: &[&str],
+    ) -> HomeResult<Option<Vec<Arc<dyn FileSystem>>>> {
         let store: &dyn Store = &*self.pool;
-        let name = DatasetName::of_transaction(id).map_err(text)?;
-        match store.begin_fork(&DatasetName::root(), &name, Ino::ROOT.0) {
-            Ok(()) => self.open(&name.to_string()).map(Some),
+        let mut named = Vec::new();
+        for (place, dataset) in datasets.iter().enumerate() {
+            let name = DatasetName::of_transaction_at(id, place).map_err(text)?;
+            named.push((dataset.parse::<DatasetName>().map_err(text)?, name));
+        }
+        let begins: Vec<ForkBegin<'_>> = named
+            .iter()
+            .map(|(dataset, name)| ForkBegin { dataset, name, root_object: Ino::ROOT.0 })
+            .collect();
+        match store.begin_forks(&begins) {
+            Ok(()) => {
+                let opened = named.iter().map(|(_, fork)| self.open(fork.as_str()));
+                opened.collect::<HomeResult<_>>().map(Some)
+            }
             Err(StoreError::NoSpace) => Ok(None),
             Err(error) => Err(text(error)),
         }
     }
 
-    fn commit_transaction(&self, id: &str) -> HomeResult<Committed> {
+    fn commit_transaction(&self, id: &str, datasets: &[&str]) -> HomeResult<Committed> {
         let acting = self.pool.acting_for(Author { user: Some(1), command: "tx".to_owned() });
         let store: &dyn Store = &acting;
-        let (dataset, name) = (DatasetName::root(), DatasetName::of_transaction(id).map_err(text)?);
-        if store.is_unchanged(&name).map_err(text)? {
+        let (mut named, mut is_unchanged) = (Vec::new(), true);
+        for (place, dataset) in datasets.iter().enumerate() {
+            let name = DatasetName::of_transaction_at(id, place).map_err(text)?;
+            is_unchanged = is_unchanged && store.is_unchanged(&name).map_err(text)?;
+            let fork = Source::live(name);
+            let base = store.report(&fork).map_err(text)?.origin.ok_or("it has no base")?;
+            let dataset: DatasetName = dataset.parse().map_err(text)?;
+            named.push((self.posix(dataset.as_str())?, dataset, base, fork));
+        }
+        if is_unchanged {
             return Ok(Committed::Unchanged);
         }
-        let fork = Source::live(name);
-        let base = store.report(&fork).map_err(text)?.origin.ok_or("it has no base")?;
-        let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
         let options = MergeOptions { strict: Some(&|_| Vec::new()), ..MergeOptions::default() };
-        match marram_history::merge(&*self.posix("root")?, store, sides, &options) {
-            Ok(report) if report.applied => Ok(Committed::Applied),
-            Ok(report) if report.conflicts.is_empty() => Ok(Committed::Unchanged),
+        let mut parts = Vec::new();
+        for (files, dataset, base, fork) in &named {
+            let sides = MergeSides { dataset, base, fork, root: Ino::ROOT };
+            parts.push(MergePart { parent: &**files, sides, options: &options });
+        }
+        let files: Vec<&Posix> = named.iter().map(|(files, ..)| &**files).collect();
+        let merged = match parts.as_slice() {
+            [part] => {
+                marram_history::merge(part.parent, store, part.sides, &options).map(|it| vec![it])
+            }
+            parts => marram_history::merge_together(store, parts, &|| Ok(hold_together(&files))),
+        };
+        match merged {
+            Ok(reports) if reports.iter().all(|report| report.applied) => Ok(Committed::Applied),
+            Ok(reports) if reports.iter().all(|report| report.conflicts.is_empty()) => {
+                Ok(Committed::Unchanged)
+            }
             Ok(_) | Err(Error::NoSpace) => Ok(Committed::Refused),
             Err(error) => Err(text(error)),
         }
     }
 
-    fn end_transaction(&self, id: &str) -> HomeResult<()> {
+    fn end_transaction(&self, id: &str, datasets: usize) -> HomeResult<()> {
         let store: &dyn Store = &*self.pool;
-        store.end_fork(&DatasetName::of_transaction(id).map_err(text)?).map_err(text)
+        (0..datasets).try_for_each(|place| {
+            let fork = DatasetName::of_transaction_at(id, place).map_err(text)?;
+            store.end_fork(&fork).map_err(text)
+        })
     }
 
     fn destroy(&self, source: &str) -> HomeResult<()> {

@@ -11,7 +11,7 @@ use crate::{
 use std::sync::Arc;
 
 /// Which of its capabilities a store hands out.
-fn names_of(store: &dyn Store) -> [bool; 7] {
+fn names_of(store: &dyn Store) -> [bool; 8] {
     let all = store.capabilities();
     [
         all.ephemeral.is_some(),
@@ -21,6 +21,7 @@ fn names_of(store: &dyn Store) -> [bool; 7] {
         all.holds.is_some(),
         all.lineage.is_some(),
         all.volatile.is_some(),
+        all.several.is_some(),
     ]
 }
 

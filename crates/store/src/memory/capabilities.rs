@@ -1,11 +1,12 @@
 //! What a store in memory can do beside the core.
 
 use super::MemoryStore;
-use super::dataset::{self, Contents, State};
+use super::dataset::{self, Contents, MemoryDataset, State};
 use crate::{
-    DatasetKind, DatasetName, DatasetReport, Error, Holder, Holds, Key, Lineage, Result, Source,
-    SpaceUsage, Store, Usage, VolatileForks, name,
+    DatasetKind, DatasetName, DatasetReport, Error, ForkBegin, Holder, Holds, Key, Lineage,
+    MergeInto, Result, SeveralDatasets, Source, SpaceUsage, Store, Usage, VolatileForks, name,
 };
+use std::collections::BTreeMap;
 
 impl SpaceUsage for MemoryStore {
     fn usage(&self, _exact: bool) -> Result<Usage> {
@@ -76,6 +77,46 @@ impl VolatileForks for MemoryStore {
     /// Whatever waits here is better committed.
     fn present_state(&self, dataset: &DatasetName, _purpose: &str) -> Result<Option<Source>> {
         self.live(dataset).map(|_| None)
+    }
+}
+
+impl SeveralDatasets for MemoryStore {
+    fn begin_forks(&self, forks: &[ForkBegin<'_>]) -> Result<()> {
+        ForkBegin::check_several(forks)?;
+        let mut history = self.history.lock();
+        let mut lives = BTreeMap::new();
+        for ForkBegin { dataset, name, root_object } in forks {
+            history.refuse_taken(&Source::live((*name).clone()))?;
+            let live = history.find(&Source::live((*dataset).clone()))?;
+            lives.insert(live.id, (live, *dataset, *name, *root_object));
+        }
+        // Batches of all of them wait until the state of each is taken.
+        let guards: Vec<_> = lives.values().map(|(live, ..)| live.contents()).collect();
+        let states = lives.values().zip(&guards).map(|((live, ..), it)| live.state_of(it));
+        let states: Vec<State> = states.collect();
+        drop(guards);
+        for ((live, dataset, name, root_object), state) in lives.values().zip(states) {
+            let base = Source::fork_base(dataset, name, &|it| history.named.contains_key(it))?;
+            let base = self.add_snapshot(&mut history, (state, live.id), base);
+            let state = State { root_object: *root_object, ..base.state() };
+            let view = self.view(&mut history, state, DatasetKind::Live);
+            history.add_fork(name, view, base.id);
+        }
+        drop(history);
+        self.volatile.lock().extend(forks.iter().map(|fork| fork.name.clone()));
+        Ok(())
+    }
+
+    fn apply_merges(&self, merges: Vec<MergeInto<'_>>) -> Result<()> {
+        let mut all = BTreeMap::new();
+        for MergeInto { batch, merged, .. } in merges {
+            merged.refuse_among_several()?;
+            let dataset = self.live(merged.dataset)?;
+            if all.insert(dataset.id, (dataset, batch)).is_some() {
+                return Err(Error::Invalid(format!("{} is named twice", merged.dataset)));
+            }
+        }
+        MemoryDataset::apply_to_all(all.into_values().collect())
     }
 }
 

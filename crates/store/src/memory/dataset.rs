@@ -207,34 +207,43 @@ impl MemoryDataset {
         if !self.is_writable() {
             return Err(Error::ReadOnly("a snapshot, or a store that was halted".to_owned()));
         }
-        self.check_space(&batch)?;
+        self.check_space(&batch, 0)?;
         let mut contents = self.contents.write();
         check_batch(&contents, &batch)?;
-        let items = Arc::make_mut(&mut contents);
-        for edit in batch.edits {
-            apply_edit(items, edit);
+        apply_edits(&mut contents, batch.edits);
+        Ok(())
+    }
+
+    /// Applies a batch to each of several datasets, which are given by ascending numbers: to all,
+    /// or to none. Nobody sees one without the others.
+    pub(super) fn apply_to_all(all: Vec<(Arc<MemoryDataset>, Batch<'_>)>) -> Result<()> {
+        let mut added = 0;
+        for (dataset, batch) in &all {
+            if !dataset.is_writable() {
+                return Err(Error::ReadOnly("a snapshot, or a store that was halted".to_owned()));
+            }
+            dataset.check_space(batch, added)?;
+            added += batch.edits.iter().map(added_bytes).sum::<u64>();
+        }
+        let (datasets, batches): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+        let mut locked: Vec<_> = datasets.iter().map(|dataset| dataset.contents.write()).collect();
+        for (contents, batch) in locked.iter().zip(&batches) {
+            check_batch(contents, batch)?;
+        }
+        for (contents, batch) in locked.iter_mut().zip(batches) {
+            apply_edits(contents, batch.edits);
         }
         Ok(())
     }
 
     /// See [`crate::AdmissionControl::dry_run`].
     pub(super) fn dry_run(&self, batch: &Batch<'_>) -> Result<()> {
-        self.check_space(batch)?;
+        self.check_space(batch, 0)?;
         check_batch(&self.contents(), batch)
     }
 
-    fn check_space(&self, batch: &Batch<'_>) -> Result<()> {
-        let added = |edit: &Edit<'_>| match edit {
-            Edit::Put { item, .. } => {
-                let block = match &item.block {
-                    Some(Block::Fresh(fresh)) if fresh.stored().is_none() => fresh.data().len(),
-                    _ => 0,
-                };
-                (item.value.len() + block) as u64 + ITEM_BYTES
-            }
-            Edit::Patch { value, data, .. } => (value.len() + data.len()) as u64,
-            Edit::Remove { .. } | Edit::Add { .. } => 0,
-        };
+    /// Whether there is space for a batch, and for so many bytes `beside` it.
+    fn check_space(&self, batch: &Batch<'_>, beside: u64) -> Result<()> {
         let limit = self.shared.limit_bytes.load(Ordering::Relaxed);
         if limit == super::UNLIMITED_BYTES {
             return Ok(());
@@ -248,11 +257,34 @@ impl MemoryDataset {
             Admission::Freeing => 0,
             _ => self.shared.promised_bytes().saturating_sub(batch.promised_bytes),
         };
-        let taken = self.shared.used_bytes().saturating_add(promised);
-        if taken.saturating_add(batch.edits.iter().map(added).sum()) > limit + reserve {
+        let taken = self.shared.used_bytes().saturating_add(promised).saturating_add(beside);
+        if taken.saturating_add(batch.edits.iter().map(added_bytes).sum()) > limit + reserve {
             return Err(Error::NoSpace);
         }
         Ok(())
+    }
+}
+
+/// What an edit adds at most to what is in use.
+fn added_bytes(edit: &Edit<'_>) -> u64 {
+    match edit {
+        Edit::Put { item, .. } => {
+            let block = match &item.block {
+                Some(Block::Fresh(fresh)) if fresh.stored().is_none() => fresh.data().len(),
+                _ => 0,
+            };
+            (item.value.len() + block) as u64 + ITEM_BYTES
+        }
+        Edit::Patch { value, data, .. } => (value.len() + data.len()) as u64,
+        Edit::Remove { .. } | Edit::Add { .. } => 0,
+    }
+}
+
+/// Applies what was checked.
+fn apply_edits(contents: &mut Contents, edits: Vec<Edit<'_>>) {
+    let items = Arc::make_mut(contents);
+    for edit in edits {
+        apply_edit(items, edit);
     }
 }
 

@@ -3,7 +3,10 @@
 //! Where there is no honest answer without it (a rollback, a hold, what holds the space), the
 //! answer is [`Error::Unsupported`].
 
-use super::{FrozenViews, Holds, Lineage, MergedFrom, SpaceUsage, Store};
+use super::{
+    ForkBegin, FrozenViews, Holds, Lineage, MergeInto, MergedFrom, SeveralDatasets, SpaceUsage,
+    Store,
+};
 use crate::name::{move_base, refuse_moved_base};
 use crate::{Admission, Batch, DatasetName, Error, Item, Key, Result, Source, Usage, View, kind};
 use bytes::Bytes;
@@ -89,6 +92,40 @@ impl dyn Store + '_ {
         match self.capabilities().volatile {
             Some(it) => it.begin_fork(dataset, name, root_object),
             None => self.fork(dataset, name, root_object),
+        }
+    }
+
+    fn several(&self) -> Result<&dyn SeveralDatasets> {
+        let several: Option<&dyn SeveralDatasets> = self.capabilities().several;
+        several.ok_or(Error::Unsupported("transactions over several datasets"))
+    }
+
+    /// [`SeveralDatasets::begin_forks`]; of one dataset as without that capability. Else it is
+    /// refused without.
+    ///
+    /// # Errors
+    /// As there; [`Error::Unsupported`].
+    pub fn begin_forks(&self, forks: &[ForkBegin<'_>]) -> Result<()> {
+        match forks {
+            [ForkBegin { dataset, name, root_object }] => {
+                self.begin_fork(dataset, name, *root_object)
+            }
+            forks => self.several()?.begin_forks(forks),
+        }
+    }
+
+    /// [`SeveralDatasets::apply_merges`]; into one dataset as without that capability. Else it is
+    /// refused without.
+    ///
+    /// # Errors
+    /// As there; [`Error::Unsupported`].
+    pub fn apply_merges(&self, merges: Vec<MergeInto<'_>>) -> Result<()> {
+        match <[MergeInto<'_>; 1]>::try_from(merges) {
+            Ok([MergeInto { view, batch, merged }]) => {
+                self.apply_merge(view, batch, merged)?;
+                view.sync()
+            }
+            Err(merges) => self.several()?.apply_merges(merges),
         }
     }
 

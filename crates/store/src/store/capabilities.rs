@@ -3,8 +3,9 @@
 //! A capability is handed out whole: a store that has it keeps its contract, and a store that
 //! cannot keep it does not hand it out. So no method here has a body of its own.
 
-use crate::{Batch, DatasetName, Result, Source, Usage, View};
+use crate::{Batch, DatasetName, Error, Result, Source, Usage, View};
 use bytes::Bytes;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The capabilities of a store; none by default. A store that wraps another may hand on those of
@@ -25,6 +26,8 @@ pub struct StoreCapabilities<'s> {
     pub lineage: Option<&'s dyn Lineage>,
     /// Forks can begin and end in memory.
     pub volatile: Option<&'s dyn VolatileForks>,
+    /// Several datasets can be forked, and merged into, at one moment.
+    pub several: Option<&'s dyn SeveralDatasets>,
 }
 
 /// Snapshots in memory. Nothing is written for one, so a dataset of which nothing waits for a
@@ -88,6 +91,47 @@ pub trait VolatileForks {
     /// # Errors
     /// [`crate::Error::NoDataset`].
     fn present_state(&self, dataset: &DatasetName, purpose: &str) -> Result<Option<Source>>;
+}
+
+/// What a transaction over several datasets needs: what is done to all of them is one moment.
+pub trait SeveralDatasets {
+    /// Begins a fork of each dataset, as [`VolatileForks::begin_fork`] does: all of them, or none.
+    /// No batch is applied between the moments of two of them, so what one has of a batch that was
+    /// applied before another batch, the others have too.
+    ///
+    /// # Errors
+    /// As there; [`crate::Error::Invalid`] if a dataset is named twice.
+    fn begin_forks(&self, forks: &[ForkBegin<'_>]) -> Result<()>;
+
+    /// Applies the batch of each merge, as [`OperationLog::apply_merge`] does, as one step: all of
+    /// them at one moment, or none. So it is after a crash, and it is durable when this returns.
+    /// Where there is a log, the entries of all are one step of it: one undo takes all back.
+    ///
+    /// # Errors
+    /// As there; [`crate::Error::Invalid`] if a dataset is named twice, and for a merge that keeps
+    /// a snapshot or has a base.
+    fn apply_merges(&self, merges: Vec<MergeInto<'_>>) -> Result<()>;
+}
+
+/// A fork that is to begin.
+#[derive(Clone, Copy, Debug)]
+pub struct ForkBegin<'a> {
+    /// The dataset that it is a fork of.
+    pub dataset: &'a DatasetName,
+    /// Its name: that of a transaction ([`DatasetName::of_transaction`]).
+    pub name: &'a DatasetName,
+    /// The object that is the root of what it shows.
+    pub root_object: u64,
+}
+
+/// One of several merges.
+pub struct MergeInto<'a> {
+    /// The view of the dataset that it goes into.
+    pub view: &'a dyn View,
+    /// What it brings.
+    pub batch: Batch<'a>,
+    /// Where that comes from.
+    pub merged: &'a MergedFrom<'a>,
 }
 
 /// Space by holders.
@@ -199,4 +243,39 @@ pub struct MergedFrom<'a> {
     /// The dataset has all of the state that was read from then on. So that state is kept in the
     /// same step, as the base of the next merge between the two ([`Source::merge_base`]).
     pub moves_base: bool,
+}
+
+impl ForkBegin<'_> {
+    /// Refuses what [`SeveralDatasets::begin_forks`] does not begin, whatever there is; for stores.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn check_several(forks: &[ForkBegin<'_>]) -> Result<()> {
+        let (mut datasets, mut names) = (BTreeSet::new(), BTreeSet::new());
+        for ForkBegin { dataset, name, .. } in forks {
+            if name.transaction().is_none() {
+                return Err(Error::Invalid(format!("{name} is not to be a fork of {dataset}")));
+            }
+            if !datasets.insert(*dataset) || !names.insert(*name) {
+                return Err(Error::Invalid(format!("{dataset} or {name} is named twice")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl MergedFrom<'_> {
+    /// Refuses what [`SeveralDatasets::apply_merges`] does not do; for stores.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn refuse_among_several(&self) -> Result<()> {
+        match self.keep.is_some() || self.base.is_some() || self.moves_base {
+            false => Ok(()),
+            true => Err(Error::Invalid(format!(
+                "a merge into {} and other datasets keeps no snapshot and moves no base",
+                self.dataset
+            ))),
+        }
+    }
 }

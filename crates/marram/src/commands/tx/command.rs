@@ -5,7 +5,7 @@
 
 use super::find_open;
 use super::report::{Outcome, Report};
-use super::view::Dataset;
+use super::view::{Dataset, Datasets};
 use crate::arguments::TxRunArguments;
 use crate::commands::answers::unexpected;
 use crate::control::client::Client;
@@ -38,10 +38,10 @@ fn attempts(arguments: &TxRunArguments, output: &Output) -> std::result::Result<
     let mut attempts = 0;
     let mut caught = Caught::begin()?;
     loop {
-        let dataset = Dataset::find(&directory)?;
-        output.refuse_untold(&dataset.mount)?;
-        let inherited = dataset.inherited()?;
-        let (id, outcome) = attempt(arguments, output, (&dataset, &inherited), caught)?;
+        let datasets = Datasets::find(&directory, &arguments.with)?;
+        output.refuse_untold(&datasets.first.mount)?;
+        let inherited = datasets.inherited()?;
+        let (id, outcome) = attempt(arguments, output, (&datasets, &inherited), caught)?;
         attempts += 1;
         inherited.move_to_ends();
         caught = Caught::begin()?;
@@ -51,7 +51,7 @@ fn attempts(arguments: &TxRunArguments, output: &Output) -> std::result::Result<
                 continue;
             }
         }
-        let mount = &dataset.mount;
+        let mount = &datasets.first.mount;
         Report { id: &id, outcome: &outcome, attempts, mount }.print(output);
         return Ok(outcome.status());
     }
@@ -69,11 +69,11 @@ fn in_open(
     let dataset = Dataset::find(directory)?;
     output.refuse_untold(&dataset.mount)?;
     let row = find_open(&dataset.target, id)?;
-    if dataset.target.mounted.as_ref().is_none_or(|it| it.dataset.as_str() != row.dataset) {
-        return Err(Error::usage(format!("transaction {id} is one of {}", row.dataset)).into());
-    }
-    let inherited = dataset.inherited()?;
-    let view = dataset.view(&connected(&dataset.target)?, &row.place)?;
+    let parts = row.parts();
+    let datasets = Datasets::of_open(&dataset, &parts)?;
+    let inherited = datasets.inherited()?;
+    let places: Vec<PathBuf> = parts.into_iter().map(|part| part.place).collect();
+    let view = datasets.view(&connected(&dataset.target)?, &places)?;
     let command = Begun {
         view: &view,
         inherited: &inherited,
@@ -113,11 +113,12 @@ fn leftovers(arguments: &TxRunArguments) -> Leftovers {
 fn attempt(
     arguments: &TxRunArguments,
     output: &Output,
-    (dataset, inherited): (&Dataset, &Inherited),
+    (datasets, inherited): (&Datasets, &Inherited),
     mut caught: Caught,
 ) -> std::result::Result<(String, Outcome), Refusal> {
-    let (client, begun) = begin_transaction(dataset, None)?;
-    let view = dataset.view(&client, &begun.place)?;
+    let (client, begun) = begin_transaction(datasets, None)?;
+    let places: Vec<PathBuf> = begun.places().cloned().collect();
+    let view = datasets.view(&client, &places)?;
     if let Some(signal) = caught.interruption() {
         abort(client, &begun);
         return Ok((begun.id, Outcome::Failed(End::Killed(signal))));
@@ -146,7 +147,7 @@ fn attempt(
     }
     match view.brought {
         Some(_) => running.write_back()?,
-        None => write_back(&begun.place)?,
+        None => places.iter().try_for_each(|place| write_back(place))?,
     }
     let outcome = commit(client, &begun.id)?;
     Ok((begun.id, outcome))
@@ -162,13 +163,14 @@ fn lost_view() -> Error {
 /// # Errors
 /// What refuses it.
 pub(super) fn begin_transaction(
-    dataset: &Dataset,
+    datasets: &Datasets,
     idle_seconds: Option<u64>,
 ) -> Result<(Client, BegunTransaction)> {
-    let mut client = connected(&dataset.target)?;
-    let (directory, author) = (dataset.mount.clone(), Author::of_this_process());
+    let mut client = connected(&datasets.first.target)?;
+    let (directory, author) = (datasets.first.mount.clone(), Author::of_this_process());
     match client.begin_transaction(BeginOrder {
         directory,
+        also: datasets.other_mounts(),
         inside: None,
         author,
         idle_seconds,

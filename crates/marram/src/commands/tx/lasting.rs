@@ -3,11 +3,11 @@
 use super::command::{begin_transaction, commit as commit_by, connected, write_back};
 use super::find_open;
 use super::report::Report;
-use super::view::Dataset;
+use super::view::Datasets;
 use crate::arguments::{TxBeginArguments, TxDiffArguments, TxNamedArguments};
 use crate::commands::answers::unexpected;
-use crate::commands::diff;
-use crate::control::protocol::{Answer, Request};
+use crate::commands::diff::{self, OpenFork};
+use crate::control::protocol::{Answer, Request, TransactionRow};
 use crate::error::{Error, Result};
 use crate::output::Output;
 use crate::target::Target;
@@ -24,13 +24,17 @@ struct Begun {
     id: String,
     /// Where its files are, for programs that are not run by `tx run --id`.
     directory: PathBuf,
+    /// The same of the other datasets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    also: Vec<PathBuf>,
 }
 
 pub(super) fn begin(arguments: &TxBeginArguments, output: &Output) -> Result<()> {
     let idle_seconds = idle_seconds(&arguments.idle)?;
-    let dataset = Dataset::find(&arguments.directory)?;
-    let (_client, begun) = begin_transaction(&dataset, Some(idle_seconds))?;
-    let begun = Begun { id: begun.id, directory: begun.place };
+    let datasets = Datasets::find(&arguments.directory, &arguments.with)?;
+    let (_client, begun) = begin_transaction(&datasets, Some(idle_seconds))?;
+    let also = begun.also.into_iter().map(|view| view.place).collect();
+    let begun = Begun { id: begun.id, directory: begun.place, also };
     output.print(&begun, || format!("{}\n", begun.id));
     Ok(())
 }
@@ -54,7 +58,7 @@ fn idle_seconds(text: &str) -> Result<u64> {
 pub(super) fn commit(arguments: &TxNamedArguments, output: &Output) -> Result<u8> {
     let target = Target::find_also_inside(&arguments.target)?;
     let row = find_open(&target, &arguments.id)?;
-    write_back(&row.place)?;
+    write_back_all(&row)?;
     let client = connected(&target)?;
     let outcome = match commit_by(client, &row.id) {
         Ok(outcome) => outcome,
@@ -86,8 +90,18 @@ pub(super) fn abort(arguments: &TxNamedArguments, output: &Output) -> Result<()>
 pub(super) fn diff(arguments: &TxDiffArguments, output: &Output) -> Result<()> {
     let target = Target::find_also_inside(&arguments.named.target)?;
     let row = find_open(&target, &arguments.named.id)?;
-    write_back(&row.place)?;
-    let fork = Source::live(DatasetName::of_transaction(&row.id)?);
-    let (base, root) = (row.base.0.parse()?, row.base.1);
-    diff::of_fork(&target, (&base, &fork, root), arguments.patch, output)
+    write_back_all(&row)?;
+    let (parts, mut compared) = (row.parts(), Vec::new());
+    for (at, part) in parts.iter().enumerate() {
+        let fork = Source::live(DatasetName::of_transaction_at(&row.id, at)?);
+        let seen_in = (parts.len() > 1).then(|| part.directory.clone());
+        let (base, root) = (part.base.0.parse()?, part.base.1);
+        compared.push(OpenFork { base, fork, root, seen_in });
+    }
+    diff::of_forks(&target, &compared, arguments.patch, output)
+}
+
+/// Has the kernel hand over what was written through mappings.
+fn write_back_all(row: &TransactionRow) -> Result<()> {
+    row.parts().iter().try_for_each(|part| write_back(&part.place))
 }

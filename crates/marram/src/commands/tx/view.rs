@@ -1,6 +1,7 @@
 //! Where a dataset is mounted, and where a transaction's view of it is to be seen.
 
 use crate::control::client::Client;
+use crate::control::protocol::TransactionPart;
 use crate::error::{Error, Result};
 use crate::mountinfo::{self, DeviceNumber, MountEntry};
 use crate::names::quoted;
@@ -53,46 +54,155 @@ impl Dataset {
     }
 
     /// What a command inherits that is to see its view in all places.
-    ///
-    /// # Errors
-    /// Something leads past the view.
-    pub(super) fn inherited(&self) -> Result<Inherited> {
+    fn inherited(&self) -> Result<Inherited> {
         let also: Vec<PathBuf> = self.places[1..].iter().map(|place| place.at.clone()).collect();
         Inherited::of_places(&self.places[0].at, &also)
     }
 
-    /// The view of a transaction that `client` says is mounted on `mounted`. Where that is not
-    /// seen, as inside of another transaction, it is brought.
-    ///
-    /// # Errors
-    /// The mounts cannot be read; the daemon is not seen from here.
-    pub(super) fn view(&self, client: &Client, mounted: &Path) -> Result<View> {
-        let brought = match is_mounted(mounted)? {
-            true => None,
-            false => {
-                let unseen = || Error::failed("the process of the daemon is not seen from here");
-                let namespace = client.namespace().ok_or_else(unseen)?;
-                Some(Brought { place: mounted.to_owned(), namespace })
-            }
-        };
+    /// What is seen where, of a view that is mounted on `mounted`.
+    fn bindings(&self, mounted: &Path) -> Vec<Binding> {
         let shown = |place: &Place| match place.inner.strip_prefix("/") {
             Ok(inner) if inner != Path::new("") => mounted.join(inner),
             _ => mounted.to_owned(),
         };
-        let (first, others) = (&self.places[0], &self.places[1..]);
         let binding = |place: &Place| Binding {
             shown: shown(place),
             place: place.at.clone(),
             covered: place.covered,
         };
-        Ok(View {
-            shown: shown(first),
-            place: first.at.clone(),
-            mount: first.at.clone(),
-            covered: first.covered,
-            also: others.iter().map(binding).collect(),
-            brought,
-        })
+        self.places.iter().map(binding).collect()
+    }
+
+    /// The pool that it is in, among all that are mounted.
+    fn home(&self) -> Option<(&str, &Path)> {
+        let daemon = self.target.daemon.as_ref()?;
+        Some((&daemon.greeting.pool_id, &daemon.greeting.pool))
+    }
+}
+
+/// The datasets that a transaction works in; there is one at least.
+pub(super) struct Datasets {
+    pub(super) first: Dataset,
+    others: Vec<Dataset>,
+}
+
+impl Datasets {
+    /// Finds the datasets of directories. Of several in one dataset the first counts.
+    ///
+    /// # Errors
+    /// As for [`Dataset::find`]; they are not in one pool.
+    pub(super) fn find(directory: &Path, with: &[PathBuf]) -> Result<Datasets> {
+        let first = Dataset::find(directory)?;
+        let mut others: Vec<Dataset> = Vec::new();
+        for directory in with {
+            let other = Dataset::find(directory)?;
+            if other.home() != first.home() {
+                let told = quoted(directory.as_os_str().as_bytes());
+                let (own, its) = (first.target.pool.display(), other.target.pool.display());
+                return Err(Error::usage(format!("{told} is in {its}, and not in {own}"))
+                    .hint("all datasets of a transaction are in one pool"));
+            }
+            if std::iter::once(&first).chain(&others).all(|it| it.mount != other.mount) {
+                others.push(other);
+            }
+        }
+        Datasets { first, others }.without_mounts_in_them()
+    }
+
+    /// The same of those that an open transaction works in, of which one was found.
+    ///
+    /// # Errors
+    /// It works in other datasets only; as for [`Dataset::find`].
+    pub(super) fn of_open(found: &Dataset, parts: &[TransactionPart]) -> Result<Datasets> {
+        let is_found = |part: &TransactionPart| {
+            found.target.mounted.as_ref().is_some_and(|it| it.dataset.as_str() == part.dataset)
+        };
+        if !parts.iter().any(is_found) {
+            let names: Vec<&str> = parts.iter().map(|part| &*part.dataset).collect();
+            return Err(Error::usage(format!("the transaction is one of {}", names.join(", "))));
+        }
+        let mut all = parts.iter().map(|part| Dataset::find(&part.directory));
+        let first = all.next().unwrap_or_else(|| Err(Error::failed("there is no dataset")))?;
+        Datasets { first, others: all.collect::<Result<_>>()? }.without_mounts_in_them()
+    }
+
+    /// Refuses a place with mounts in it that are not its own: the views have nothing of them.
+    fn without_mounts_in_them(self) -> Result<Datasets> {
+        let mounts = mountinfo::mounts()?;
+        let places = || self.all().flat_map(|dataset| &dataset.places).map(|place| &*place.at);
+        for place in places() {
+            let is_inside = |at: &&Path| *at != place && at.starts_with(place);
+            let is_other = |at: &&Path| !places().any(|own| own == *at);
+            let mut inside = mounts.iter().map(|entry| &*entry.directory).filter(is_inside);
+            if let Some(first) = inside.find(is_other) {
+                let (first, place) = (first.as_os_str().as_bytes(), place.as_os_str().as_bytes());
+                let hint = "a transaction has nothing of what is mounted in its dataset: unmount \
+                            that first, or name it by --with if it is of the same pool";
+                return Err(Error::usage(format!(
+                    "{} is mounted in {}",
+                    quoted(first),
+                    quoted(place)
+                ))
+                .hint(hint));
+            }
+        }
+        Ok(self)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Dataset> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// The mounts of the others.
+    pub(super) fn other_mounts(&self) -> Vec<PathBuf> {
+        self.others.iter().map(|dataset| dataset.mount.clone()).collect()
+    }
+
+    /// What a command inherits that is to see the views in all places.
+    ///
+    /// # Errors
+    /// Something leads past a view.
+    pub(super) fn inherited(&self) -> Result<Inherited> {
+        let mut inherited = self.first.inherited()?;
+        for other in &self.others {
+            inherited = inherited.and(other.inherited()?);
+        }
+        Ok(inherited)
+    }
+
+    /// The views of a transaction that `client` says are mounted on `mounted`. Where they are not
+    /// seen, as inside of another transaction, they are brought.
+    ///
+    /// # Errors
+    /// The mounts cannot be read; the daemon is not seen from here.
+    pub(super) fn view(&self, client: &Client, mounted: &[PathBuf]) -> Result<View> {
+        let mut unseen = Vec::new();
+        for place in mounted {
+            if !is_mounted(place)? {
+                unseen.push(place.clone());
+            }
+        }
+        let brought = match unseen.is_empty() {
+            true => None,
+            false => {
+                let unseen_daemon =
+                    || Error::failed("the process of the daemon is not seen from here");
+                let namespace = client.namespace().ok_or_else(unseen_daemon)?;
+                Some(Brought { places: unseen, namespace })
+            }
+        };
+        let mut all: Vec<(usize, Binding)> = Vec::new();
+        for (at, (dataset, mounted)) in self.all().zip(mounted).enumerate() {
+            all.extend(dataset.bindings(mounted).into_iter().map(|binding| (at, binding)));
+        }
+        // What is mounted in another one is shown after that.
+        all.sort_by_key(|(_, binding)| binding.place.components().count());
+        let (outermost, Binding { shown, place, covered }) = all.remove(0);
+        let others = self.all().enumerate().filter(|(at, _)| *at != outermost);
+        let further = others.map(|(_, dataset)| dataset.places[0].at.clone()).collect();
+        let also = all.into_iter().map(|(_, binding)| binding).collect();
+        let mount = place.clone();
+        Ok(View { shown, place, mount, covered, also, further, brought })
     }
 }
 
@@ -122,21 +232,9 @@ fn places_of(device: DeviceNumber) -> Result<Vec<Place>> {
     };
     let mut places = Vec::new();
     for entry in mounts.iter().filter(is_seen) {
-        refuse_mounts_in(&mounts, &entry.directory)?;
         let covered = Covered::at(&entry.directory)?;
         places.push(Place { at: entry.directory.clone(), inner: entry.root.clone(), covered });
     }
     places.sort_by_key(|place| place.inner != Path::new("/"));
     Ok(places)
-}
-
-/// Refuses a place with mounts in it: the view has nothing of them.
-fn refuse_mounts_in(mounts: &[MountEntry], place: &Path) -> Result<()> {
-    let is_inside = |at: &&Path| *at != place && at.starts_with(place);
-    let Some(first) = mounts.iter().map(|entry| &*entry.directory).find(is_inside) else {
-        return Ok(());
-    };
-    let (first, place) = (first.as_os_str().as_bytes(), place.as_os_str().as_bytes());
-    Err(Error::usage(format!("{} is mounted in {}", quoted(first), quoted(place)))
-        .hint("a transaction has nothing of what is mounted in its dataset: unmount that first"))
 }

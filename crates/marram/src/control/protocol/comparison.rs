@@ -3,6 +3,7 @@
 use crate::control::credentials::Credentials;
 use crate::names::{PathText, bytes, quoted};
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// Two states to compare. The differences come as lines of JSON, each a [`DifferenceRow`], sorted
 /// by path: however many there are, none is kept by the daemon.
@@ -155,6 +156,15 @@ impl DifferenceRow {
     pub(crate) fn old_path_in_bytes(&self) -> Option<Vec<u8>> {
         let old = self.old_path.as_ref()?;
         Some(bytes(old, self.old_path_bytes.as_ref()))
+    }
+
+    /// The same with the directory in front in which the root is seen.
+    pub(crate) fn below(self, directory: &Path) -> DifferenceRow {
+        let PathText { path, path_bytes } = PathText::below(directory, &self.path_in_bytes());
+        let old = self.old_path_in_bytes().map(|old| PathText::below(directory, &old));
+        let (old_path, old_path_bytes) =
+            old.map_or((None, None), |old| (Some(old.path), old.path_bytes));
+        DifferenceRow { path, path_bytes, old_path, old_path_bytes, ..self }
     }
 
     /// The path for people.

@@ -3,6 +3,7 @@
 use super::comparison::{DifferenceRow, SelectionOrder};
 use crate::names::{PathText, bytes, printable, quoted};
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// What is done about conflicts of a merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -165,6 +166,12 @@ pub(crate) struct ConflictRow {
 pub(crate) type ConflictKey<'c> = (&'c str, Option<&'c str>, &'c str, &'c str);
 
 impl ConflictRow {
+    /// The same with the directory in front in which the root is seen.
+    pub(crate) fn below(self, directory: &Path) -> ConflictRow {
+        let PathText { path, path_bytes } = PathText::below(directory, &self.path_in_bytes());
+        ConflictRow { path, path_bytes, ..self }
+    }
+
     /// What it is about, in whatever form its texts are.
     pub(crate) fn key(&self) -> ConflictKey<'_> {
         (&self.path, self.path_bytes.as_deref(), &self.kind, &self.detail)

@@ -12,7 +12,10 @@ use std::sync::Arc;
 pub(crate) struct BeginOrder {
     /// A mount of the dataset, or the view of a transaction that it is to be inside of.
     pub(crate) directory: PathBuf,
-    /// The transaction that it is to be inside of, in place of a directory.
+    /// The same of the other datasets that it is to work in.
+    #[serde(default)]
+    pub(crate) also: Vec<PathBuf>,
+    /// The transaction that it is to be inside of, in all of its datasets, in place of directories.
     #[serde(default)]
     pub(crate) inside: Option<String>,
     /// On whose behalf.
@@ -39,9 +42,28 @@ pub(crate) struct BegunTransaction {
     /// The device number of the files in its view.
     #[serde(default)]
     pub(crate) device: Option<DeviceNumber>,
-    /// The root of its view, if it was asked for. It goes beside the line, and not in it.
+    /// The same of the other datasets that it works in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) also: Vec<BegunView>,
+    /// The roots of its views, if they were asked for. They go beside the line, and not in it.
     #[serde(skip)]
-    pub(crate) view: Option<Arc<OwnedFd>>,
+    pub(crate) views: Vec<Arc<OwnedFd>>,
+}
+
+/// The view of another dataset.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct BegunView {
+    /// Where it is mounted.
+    pub(crate) place: PathBuf,
+    /// The device number of the files in it.
+    pub(crate) device: Option<DeviceNumber>,
+}
+
+impl BegunTransaction {
+    /// Where its views are mounted.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.place).chain(self.also.iter().map(|view| &view.place))
+    }
 }
 
 /// What a commit has come to.
@@ -58,8 +80,11 @@ pub(crate) struct CommitSummary {
 pub(crate) struct TransactionRow {
     /// Its id.
     pub(crate) id: String,
-    /// The dataset that it works in.
+    /// The dataset that it works in, or the first of them.
     pub(crate) dataset: String,
+    /// A mount of that.
+    #[serde(default)]
+    pub(crate) directory: PathBuf,
     /// Since when it is open: seconds since 1970.
     pub(crate) seconds: i64,
     /// Whose it is.
@@ -73,4 +98,33 @@ pub(crate) struct TransactionRow {
     /// It ends by itself when nothing has been done in it for so long.
     #[serde(default)]
     pub(crate) idle_seconds: Option<u64>,
+    /// What it has of the other datasets that it works in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) also: Vec<TransactionPart>,
+}
+
+/// A transaction in another one of its datasets.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct TransactionPart {
+    /// The dataset.
+    pub(crate) dataset: String,
+    /// A mount of that.
+    pub(crate) directory: PathBuf,
+    /// Where its view is mounted.
+    pub(crate) place: PathBuf,
+    /// The state that it began with, and the inode of the root of both.
+    pub(crate) base: (String, u64),
+}
+
+impl TransactionRow {
+    /// What it has of each of its datasets.
+    pub(crate) fn parts(&self) -> Vec<TransactionPart> {
+        let first = TransactionPart {
+            dataset: self.dataset.clone(),
+            directory: self.directory.clone(),
+            place: self.place.clone(),
+            base: self.base.clone(),
+        };
+        [first].into_iter().chain(self.also.iter().cloned()).collect()
+    }
 }

@@ -83,6 +83,38 @@ impl Shown<'_> {
         done
     }
 
+    /// The same on the whole of several datasets, with the file systems that programs use, or that
+    /// were opened for this; these are returned too.
+    ///
+    /// # Errors
+    /// As for [`Shown::on_whole`].
+    pub(crate) fn on_all<T>(
+        &self,
+        lives: &[Source],
+        work: &dyn Fn(&[Arc<Posix>]) -> Result<T>,
+    ) -> Result<(Vec<Arc<Posix>>, T)> {
+        let held = self.mounts.hold_all(lives)?;
+        lives.iter().try_for_each(|live| self.mounts.refuse_held_back(live))?;
+        let (mut files, mut in_use) = (Vec::new(), Vec::new());
+        for (live, volume) in lives.iter().zip(&held.in_use) {
+            files.push(match volume.clone().map(posix).transpose()? {
+                None => Arc::new(open_files(self.store, &live.dataset)?),
+                Some(open) => {
+                    in_use.push((live, Arc::clone(&open)));
+                    open
+                }
+            });
+        }
+        let before = self.commits.commits();
+        let done = work(&files);
+        drop(held);
+        if done.is_err() && self.commits.commits() != before {
+            in_use.iter().for_each(|(live, files)| self.mounts.all_changed(live, &**files));
+            self.mounts.all_members_changed();
+        }
+        Ok((files, done?))
+    }
+
     /// Runs what only looks at the whole of a dataset while it is [held](Mounts::hold).
     ///
     /// # Errors

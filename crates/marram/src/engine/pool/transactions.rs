@@ -6,12 +6,14 @@ use super::open::acting_for;
 use crate::control::protocol::CommitSummary;
 use crate::engine::changes::Changes;
 use crate::engine::history::conflict_row;
-use crate::engine::home::{CommitOrder, Transactions};
+use crate::engine::home::{CommitOrder, SeveralDatasets, Transactions};
 use crate::engine::mounts::Mounts;
 use crate::error::{Error, Result};
-use marram_history::{Branch, MergeOptions, MergeSides};
+use marram_history::{Branch, MergeOptions, MergePart, MergeReport, MergeSides, Touched};
 use marram_pool::Pool;
-use marram_store::{DatasetName, Source, Store};
+use marram_posix::{Posix, hold_together};
+use marram_store::{DatasetName, ForkBegin, Source, Store};
+use std::sync::Arc;
 
 impl Transactions for PoolHome {
     fn begin(&self, dataset: &DatasetName, id: &str) -> Result<Source> {
@@ -32,8 +34,7 @@ impl Transactions for PoolHome {
         if store(self.pool()).is_unchanged(&order.fork.dataset)? {
             return Ok(CommitSummary { committed: true, conflicts: Vec::new() });
         }
-        let branch = Branch::of(&**self.pool(), &order.fork.dataset)?
-            .ok_or_else(|| Error::failed(format!("{} is no fork", order.fork)))?;
+        let branch = branch_of(self.pool(), order.fork)?;
         // What is inside of another transaction is an operation of that one's.
         let pool = match branch.parent.dataset.transaction() {
             Some(_) => self.pool().without_author(),
@@ -53,17 +54,99 @@ impl Transactions for PoolHome {
             let report = marram_history::merge(&*files, &pool, sides, &options)?;
             Ok((files, report))
         })?;
+        let summary = summary_of(&report);
         mounts.changed(&branch.parent, &*files, &Changes::from(report.change_set));
-        Ok(CommitSummary {
-            committed: report.applied,
-            conflicts: report.conflicts.iter().map(conflict_row).collect(),
-        })
+        Ok(summary)
     }
 
     fn discard(&self, fork: &Source) -> Result<()> {
         store(self.pool()).end_fork(&fork.dataset)?;
         Ok(())
     }
+
+    fn several(&self) -> Option<&dyn SeveralDatasets> {
+        Some(self)
+    }
+}
+
+impl SeveralDatasets for PoolHome {
+    fn begin_in(&self, datasets: &[DatasetName], id: &str) -> Result<Vec<Source>> {
+        let (mut names, mut roots) = (Vec::new(), Vec::new());
+        for (place, dataset) in datasets.iter().enumerate() {
+            names.push(DatasetName::of_transaction_at(id, place)?);
+            roots.push(self.pool().report(&Source::live(dataset.clone()))?.root_object);
+        }
+        let begins = datasets.iter().zip(&names).zip(roots);
+        let begins =
+            begins.map(|((dataset, name), root_object)| ForkBegin { dataset, name, root_object });
+        store(self.pool()).begin_forks(&begins.collect::<Vec<_>>())?;
+        Ok(names.into_iter().map(Source::live).collect())
+    }
+
+    fn commit_all(
+        &self,
+        orders: &[CommitOrder<'_>],
+        mounts: &dyn Mounts,
+    ) -> Result<Vec<CommitSummary>> {
+        let mut is_unchanged = true;
+        for order in orders {
+            is_unchanged = is_unchanged && store(self.pool()).is_unchanged(&order.fork.dataset)?;
+        }
+        if is_unchanged {
+            let same = CommitSummary { committed: true, conflicts: Vec::new() };
+            return Ok(vec![same; orders.len()]);
+        }
+        let branches = orders.iter().map(|order| branch_of(self.pool(), order.fork));
+        let branches: Vec<Branch> = branches.collect::<Result<_>>()?;
+        let is_inside = branches.iter().any(|it| it.parent.dataset.transaction().is_some());
+        let pool = match (is_inside, orders.first()) {
+            (false, Some(order)) => acting_for(self.pool(), order.author),
+            _ => self.pool().without_author(),
+        };
+        let overlaps: Vec<_> =
+            orders.iter().map(|order| |touched: &Touched| order.reads.overlaps(touched)).collect();
+        let options: Vec<MergeOptions<'_>> = overlaps
+            .iter()
+            .map(|strict| MergeOptions { strict: Some(strict), ..MergeOptions::default() })
+            .collect();
+        let sides = branches.iter().map(|branch| MergeSides {
+            dataset: &branch.parent.dataset,
+            base: &branch.base,
+            fork: &branch.fork,
+            root: branch.root,
+        });
+        let merges: Vec<_> = sides.zip(&options).collect();
+        let parents: Vec<Source> = branches.iter().map(|branch| branch.parent.clone()).collect();
+        let shown = self.shown(&pool, mounts);
+        let (files, reports) = shown.on_all(&parents, &|files| {
+            let mut parts = Vec::with_capacity(files.len());
+            for (parent, (sides, options)) in files.iter().zip(&merges) {
+                let parent: &Posix = parent;
+                parts.push(MergePart { parent, sides: *sides, options });
+            }
+            let all: Vec<&Posix> = files.iter().map(|files| &**files).collect();
+            let hold = || Ok(hold_together(&all));
+            Ok(marram_history::merge_together(&pool, &parts, &hold)?)
+        })?;
+        let mut summaries = Vec::with_capacity(reports.len());
+        for ((parent, files), report) in parents.iter().zip(&files).zip(reports) {
+            summaries.push(summary_of(&report));
+            mounts.changed(parent, &**files, &Changes::from(report.change_set));
+        }
+        Ok(summaries)
+    }
+}
+
+fn summary_of(report: &MergeReport) -> CommitSummary {
+    CommitSummary {
+        committed: report.applied,
+        conflicts: report.conflicts.iter().map(conflict_row).collect(),
+    }
+}
+
+fn branch_of(pool: &Arc<Pool>, fork: &Source) -> Result<Branch> {
+    let branch = Branch::of(&**pool, &fork.dataset)?;
+    branch.ok_or_else(|| Error::failed(format!("{fork} is no fork")))
 }
 
 /// The methods of all stores.

@@ -3,15 +3,18 @@
 use crate::control::credentials::Credentials;
 use crate::control::protocol::{Answer, OperationRow, UndoReport};
 use crate::engine::places;
-use crate::engine::rights::within;
+use crate::engine::rights::{refusal_of, within, without_rights};
 use crate::error::{Error, Result};
 use crate::names::{self, PathText};
-use marram_history::{ChangeSet, Choice, MergeOptions, MergeSides};
-use marram_pool::{Operation, Pool, Reversal};
-use marram_posix::{OwnerClass, OwnerId, Posix};
+use marram_history::{
+    Bound, ChangeSet, Choice, Conflict, MergeOptions, MergePart, MergeReport, MergeSides, Parent,
+};
+use marram_pool::{MergeBack, Operation, Pool, Reversal};
+use marram_posix::{OwnerClass, OwnerId, Posix, hold_together};
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::Ino;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// What to do where a later change is in the way.
 const FORCE: &str = "`marram undo TARGET NUMBER --force` does it all the same; an undo of that \
@@ -222,21 +225,92 @@ pub(super) fn by_merge(
         Ok(marram_history::merge(files, &taking_back, sides, &options)?)
     })?;
     if report.applied {
-        let decided = report.decided.iter();
-        let overwritten = decided.map(|(conflict, _)| names::quoted(&conflict.path)).collect();
+        let overwritten = overwritten(&report, "");
         return Ok(MergedBack { change_set: report.change_set, overwritten });
     }
-    let told =
-        report.conflicts.iter().take(CONFLICTS_TOLD_MAX).map(|conflict| {
-            format!("{}: {}", names::quoted(&conflict.path), since(&conflict.detail))
+    Err(in_the_way((number, force), report.conflicts.iter().map(|it| ("", it))))
+}
+
+/// Takes merges into several datasets back, which were one step: all at one moment, or none.
+///
+/// # Errors
+/// As for [`by_merge`]; a user other than root and the daemon's own.
+pub(super) fn by_merges(
+    pool: &Pool,
+    (number, force): (u64, bool),
+    (files, user): (&[Arc<Posix>], Option<&Credentials>),
+    back: &[MergeBack],
+) -> Result<Vec<MergedBack>> {
+    let choice = if force { Choice::Theirs } else { Choice::Refuse };
+    let options = MergeOptions { choose: &|_| choice, always: true, ..MergeOptions::default() };
+    for (user, files) in user.iter().flat_map(|user| files.iter().map(move |it| (user, it))) {
+        let (view, root) = (Parent::view(&**files), Parent::root(&**files));
+        marram_history::may_change_names(view, root, root, *user).map_err(without_rights)?;
+    }
+    let bounds: Vec<Bound<'_>> =
+        user.iter().flat_map(|user| files.iter().map(|it| Bound::new(&**it, *user))).collect();
+    let mut parts = Vec::with_capacity(back.len());
+    for (place, (files, back)) in files.iter().zip(back).enumerate() {
+        let MergeBack { dataset, base, back_to, root_object } = back;
+        let sides = MergeSides { dataset, base, fork: back_to, root: Ino(*root_object) };
+        let files: &Posix = files;
+        let parent = bounds.get(place).map_or(files as &dyn Parent, |bound| bound);
+        parts.push(MergePart { parent, sides, options: &options });
+    }
+    let all: Vec<&Posix> = files.iter().map(|files| &**files).collect();
+    let hold = || {
+        let held = hold_together(&all).into_iter().enumerate();
+        Ok(held
+            .map(|(place, held)| match bounds.get(place) {
+                Some(bound) => bound.bind(held),
+                None => held,
+            })
+            .collect())
+    };
+    let merged = marram_history::merge_together(&pool.taking_back(number), &parts, &hold);
+    let reports = merged.map_err(|error| {
+        let refused = bounds.iter().map(Bound::refusals).find(|refusals| refusals.count > 0);
+        match user.zip(refused) {
+            Some((user, refusals)) => refusal_of(&refusals, user),
+            None => error.into(),
+        }
+    })?;
+    let all = || reports.iter().zip(back);
+    if all().any(|(report, _)| !report.applied) {
+        let conflicts = all().flat_map(|(report, back)| {
+            report.conflicts.iter().map(move |conflict| (back.dataset.as_str(), conflict))
         });
-    let count = report.conflicts.len();
+        return Err(in_the_way((number, force), conflicts));
+    }
+    let done = all().map(|(report, back)| MergedBack {
+        change_set: report.change_set.clone(),
+        overwritten: overwritten(report, back.dataset.as_str()),
+    });
+    Ok(done.collect())
+}
+
+/// What was changed since, and is as before all the same; in a dataset that is named.
+fn overwritten(report: &MergeReport, dataset: &str) -> Vec<String> {
+    let decided = report.decided.iter();
+    decided.map(|(conflict, _)| format!("{dataset}{}", names::quoted(&conflict.path))).collect()
+}
+
+/// The refusal of an undo by conflicts, each in a dataset that is named.
+fn in_the_way<'c>(
+    (number, force): (u64, bool),
+    conflicts: impl Iterator<Item = (&'c str, &'c Conflict)>,
+) -> Error {
+    let mut told = conflicts.map(|(dataset, conflict)| {
+        format!("{dataset}{}: {}", names::quoted(&conflict.path), since(&conflict.detail))
+    });
+    let named: Vec<String> = told.by_ref().take(CONFLICTS_TOLD_MAX).collect();
+    let count = named.len() + told.count();
     let places = if count == 1 { "place conflicts" } else { "places conflict" };
     let refused = Error::failed(format!(
         "operation {number} cannot be taken back: {count} {places} with what was changed since"
     ));
     let hint = if force { "put in order by hand what is named, and try again" } else { FORCE };
-    Err(refused.details(told).hint(hint))
+    refused.details(named.into_iter()).hint(hint)
 }
 
 /// What a merge tells of a conflict, in the words of an undo: its fork is what was before, and its
@@ -329,6 +403,14 @@ pub(super) fn undo(pool: &Pool, number: Option<u64>, force: bool) -> Result<Answ
             if let Some(rest) = rest {
                 after_merge(number, pool.undo(rest.number))?;
             }
+        }
+        Reversal::Merges(back) => {
+            let files: Vec<Arc<Posix>> = back
+                .iter()
+                .map(|back| crate::engine::posix::open_files(pool, &back.dataset).map(Arc::new))
+                .collect::<Result<_>>()?;
+            let done = by_merges(pool, (number, force), (&files, None), &back)?;
+            overwritten = done.into_iter().flat_map(|back| back.overwritten).collect();
         }
         Reversal::Records { .. } | Reversal::Rollback { .. } => {
             by_records(pool, number)?;

@@ -6,7 +6,7 @@ use crate::engine::change_sets;
 use crate::engine::changes::Changes;
 use crate::engine::pool::undo as records;
 use crate::error::Result;
-use marram_pool::Reversal;
+use marram_pool::{MergeBack, Reversal};
 use marram_store::{DatasetName, Source};
 
 /// Takes an operation back, the last one if no number is given; with `force` past later changes.
@@ -36,6 +36,9 @@ pub(super) fn undo(shown: &Shown<'_>, number: Option<u64>, force: bool) -> Resul
                 records::after_merge(number, undo_records(shown, rest.number, &rest.goes))?;
             }
         }
+        Reversal::Merges(back) => {
+            overwritten = undo_merges(shown, (number, force), &back)?;
+        }
     }
     let report = UndoReport { overwritten, ..records::report(shown.pool, number)? };
     Ok(Answer::Undone(Box::new(report)))
@@ -64,6 +67,23 @@ fn undo_merge(
     })?;
     shown.mounts.changed(&live, &*files, &Changes::from(merged.change_set));
     Ok(merged.overwritten)
+}
+
+fn undo_merges(
+    shown: &Shown<'_>,
+    of_entry: (u64, bool),
+    back: &[MergeBack],
+) -> Result<Vec<String>> {
+    let lives: Vec<Source> = back.iter().map(|back| Source::live(back.dataset.clone())).collect();
+    let (files, done) = shown.on_all(&lives, &|files| {
+        records::by_merges(shown.pool, of_entry, (files, shown.user), back)
+    })?;
+    let mut overwritten = Vec::new();
+    for ((live, files), done) in lives.iter().zip(&files).zip(done) {
+        shown.mounts.changed(live, &**files, &Changes::from(done.change_set));
+        overwritten.extend(done.overwritten);
+    }
+    Ok(overwritten)
 }
 
 fn undo_rollback(shown: &Shown<'_>, number: u64, live: &Source, to: &Source) -> Result<()> {
