@@ -2,6 +2,7 @@
 
 use crate::failure::{Context, Result, fail};
 use crate::process::{command, is_installed, run_shown, text};
+use crate::project;
 
 /// What building and running Marram takes.
 pub const RUN_PACKAGES: [&str; 5] = ["build-essential", "pkg-config", "fuse3", "tar", "xz-utils"];
@@ -30,6 +31,10 @@ pub const TEST_PACKAGES: [&str; 17] = [
 /// Programs that the scripts on real mounts take, each with its package, which is installed only
 /// where the program is missing: it may come from elsewhere than Debian.
 pub const TEST_PROGRAMS: [(&str, &str); 2] = [("node", "nodejs"), ("npm", "npm")];
+
+/// The server of the MongoDB protocol that the tests start: a program of Python's registry, which
+/// no part of Marram is linked with.
+pub const MONGODB_SERVER: &str = "SecantusDB==0.7.0b3";
 
 /// What the peers of the benchmarks take.
 pub const BENCH_PACKAGES: [&str; 7] =
@@ -77,6 +82,22 @@ pub fn install(packages: &[&str]) -> Result<()> {
     let mut words = vec!["apt-get", "install", "-y", "-qq", "--no-install-recommends"];
     words.extend(missing);
     apt(&words).context(|| &by_hand)
+}
+
+/// Installs the server of the MongoDB protocol into an environment of its own, below what is built,
+/// unless it is there.
+pub fn install_mongodb_server() -> Result<()> {
+    let folder = project::target().join("tools/secantusdb");
+    if folder.join("bin/secantusd-py").is_file() {
+        return Ok(());
+    }
+    println!("installing {MONGODB_SERVER} into {}", folder.display());
+    let by_hand = || format!("install by hand: pip install {MONGODB_SERVER}");
+    let mut environment = command(&["python3", "-m", "venv", "--clear"]);
+    run_shown(environment.arg(&folder)).context(by_hand)?;
+    let mut pip = command(&[&folder.join("bin/pip").to_string_lossy()]);
+    pip.args(["install", "--quiet", "--disable-pip-version-check", MONGODB_SERVER]);
+    run_shown(&mut pip).context(by_hand)
 }
 
 /// Whether the package is installed.

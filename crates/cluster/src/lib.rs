@@ -11,7 +11,8 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`database`] | what a database must give |
-//! | [`memory`], [`sqlite`], [`postgres`] | a database in memory, SQLite, and PostgreSQL |
+//! | [`memory`], [`sqlite`] | a database in memory, and SQLite |
+//! | [`server`], [`postgres`], [`mongo`] | what servers have in common, PostgreSQL, and MongoDB |
 //! | [`mod@format`] | rows and entries as bytes |
 //! | `rows`, `blocks` | sealed rows and verified blocks |
 //! | `catalogue`, `draft` | datasets and lines, and how an entry changes them |
@@ -33,9 +34,11 @@ mod follow;
 pub mod format;
 mod locks;
 pub mod memory;
+pub mod mongo;
 mod pending;
 pub mod postgres;
 mod rows;
+pub mod server;
 pub mod sqlite;
 mod state;
 pub mod verify;

@@ -1,5 +1,7 @@
 //! The store keeps the contract of a store, on each database.
 
+use crate::engines::Engine;
+use crate::mongo_server::Shared;
 use crate::server::Server;
 use crate::stores::{StillClock, in_memory, made, options};
 use marram_cluster::sqlite::SqliteDatabase;
@@ -28,9 +30,17 @@ fn a_store_in_sqlite_keeps_the_contract() {
 
 #[test]
 fn a_store_in_postgresql_keeps_the_contract() {
-    let Some(server) = Server::start() else { return };
+    Server::start().iter().for_each(|server| keeps_the_contract(server));
+}
+
+#[test]
+fn a_store_in_mongodb_keeps_the_contract() {
+    Shared::find().iter().for_each(|server| keeps_the_contract(server));
+}
+
+fn keeps_the_contract(engine: &(dyn Engine + Sync)) {
     conformance::all(&|| {
-        let database: Arc<dyn Database> = Arc::new(server.database());
+        let database = engine.store(1).remove(0);
         made(&database);
         Arc::new(Cluster::open(database, options(1, None, &StillClock::new())).unwrap())
     });

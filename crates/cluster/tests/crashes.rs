@@ -1,6 +1,8 @@
 //! Each change of a row is a crash point: what was acknowledged is there, of the rest one moment.
 
 use crate::dying::Dying;
+use crate::engines::Engine;
+use crate::mongo_server::Shared;
 use crate::server::Server;
 use crate::stores::{StillClock, after_all, made, options};
 use marram_cluster::database::{Range, Table};
@@ -153,7 +155,7 @@ fn what_was_acknowledged_is_there_after_each_crash() {
 /// The steps of one client of a server, which dies at one call: another handle of its database, the
 /// calls that wrote, and the steps that were done.
 fn until_death(
-    server: &Server,
+    server: &dyn Engine,
     clock: &StillClock,
     at: Option<(u64, bool)>,
 ) -> (Arc<dyn Database>, u64, usize) {
@@ -168,14 +170,22 @@ fn until_death(
 
 #[test]
 fn what_was_acknowledged_is_there_when_a_client_of_a_server_dies() {
-    let Some(server) = Server::start() else { return };
-    let (moments, (_, calls, done)) = (moments().0, until_death(&server, &StillClock::new(), None));
+    Server::start().iter().for_each(|server| acknowledged_is_there(server, 3));
+}
+
+#[test]
+fn what_was_acknowledged_is_there_when_a_client_of_mongodb_dies() {
+    Shared::find().iter().for_each(|server| acknowledged_is_there(server, 15));
+}
+
+fn acknowledged_is_there(server: &dyn Engine, step: usize) {
+    let (moments, (_, calls, done)) = (moments().0, until_death(server, &StillClock::new(), None));
     assert_eq!(done, STEPS.len());
     assert!(calls > 40, "{calls} calls write");
-    for at in (0..calls).step_by(3) {
+    for at in (0..calls).step_by(step) {
         let is_made = at % 2 == 0;
         let clock = StillClock::new();
-        let (database, _, done) = until_death(&server, &clock, Some((at, is_made)));
+        let (database, _, done) = until_death(server, &clock, Some((at, is_made)));
         let found = check_reopened(&database, &clock, &moments[done..]);
         found.unwrap_or_else(|what| panic!("dead at call {at}, made: {is_made}: {what}"));
     }

@@ -3,6 +3,7 @@
 
 use crate::blind::Blind;
 use crate::interrupted::{At, Bug, Interrupted};
+use crate::mongo_server::Shared;
 use crate::server::Server;
 use crate::stores::{StillClock, made, together_in};
 use crate::tree::{Action, Names, Outcome, perform, prepare, tree};
@@ -21,6 +22,8 @@ const SEEDS: u64 = 40;
 const STEPS: usize = 60;
 /// Histories on a server, where each call takes longer.
 const SEEDS_ON_A_SERVER: u64 = 6;
+/// Those on SecantusDB, which is slower.
+const SEEDS_IN_MONGODB: u64 = 2;
 /// Calls of the database in which another client may come between.
 const CALLS_MAX: u64 = 32;
 /// The same, of those that write.
@@ -164,6 +167,14 @@ fn operations_of_clients_of_a_server_are_each_at_one_moment() {
     let Some(server) = Server::start() else { return };
     for seed in 0..SEEDS_ON_A_SERVER {
         run(2000 + seed, &server.store(2 + seed as usize % 2), None).unwrap();
+    }
+}
+
+#[test]
+fn operations_of_clients_of_mongodb_are_each_at_one_moment() {
+    let Some(server) = Shared::find() else { return };
+    for seed in 0..SEEDS_IN_MONGODB {
+        run(3000 + seed, &server.store(2 + seed as usize % 2), None).unwrap();
     }
 }
 

@@ -1,5 +1,7 @@
 //! Hostile rows answer with errors: nothing panics, and the verifier finds them.
 
+use crate::engines::Engine;
+use crate::mongo_server::Shared;
 use crate::server::Server;
 use crate::stores::{StillClock, in_memory_at, options, seal};
 use marram_cluster::database::{Change, Range, Row, Table};
@@ -153,12 +155,20 @@ fn refill(database: &dyn Database, rows: &[(Table, Row)]) {
 
 #[test]
 fn hostile_rows_of_a_server_answer_with_errors() {
-    let Some(server) = Server::start() else { return };
+    Server::start().iter().for_each(|server| hostile_rows_answer_with_errors(server, 1));
+}
+
+#[test]
+fn hostile_rows_of_mongodb_answer_with_errors() {
+    Shared::find().iter().for_each(|server| hostile_rows_answer_with_errors(server, 5));
+}
+
+fn hostile_rows_answer_with_errors(server: &dyn Engine, step: usize) {
     let database = server.store(1).remove(0);
     let (seal, rows) = (seal(), settled().rows());
     refill(&*database, &rows);
     assert!(verify(&*database).unwrap().findings.is_empty(), "it is sound as it is");
-    for (number, (table, (key, value))) in rows.iter().enumerate() {
+    for (number, (table, (key, value))) in rows.iter().enumerate().step_by(step) {
         let mut flipped = value.to_vec();
         flipped[value.len() / 2] ^= 1;
         let wild = seal.close(*table, key, vec![0xff; 40]);

@@ -3,20 +3,25 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod blind;
+mod certificates;
 mod clients;
 mod contract;
 mod crashes;
 mod dying;
+mod engines;
 mod histories;
 mod hostile;
 mod interrupted;
 mod locks;
+mod mongo;
+mod mongo_server;
 mod operations;
 mod postgres;
 mod round_trips;
 mod server;
 mod specification;
 mod stores;
+mod tls;
 mod together;
 mod transfers;
 mod tree;

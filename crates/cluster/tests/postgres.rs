@@ -1,200 +1,53 @@
 //! PostgreSQL: what is asked of a server, and what it may do meanwhile.
 
+use crate::engines::{self, Engine, Mortal, all, wait_for};
 use crate::server::{Server, access};
-use crate::stores::{StillClock, made, options};
 use crate::tunnel::{Flow, Tunnel};
-use marram_cluster::database::{Change, Guard, Range, Row, Table};
-use marram_cluster::memory::MemoryDatabase;
+use marram_cluster::Database;
+use marram_cluster::database::{Change, Guard, Table};
 use marram_cluster::postgres::{Access, Place, PostgresDatabase};
-use marram_cluster::{Cluster, Database, verify};
-use marram_store::{Batch, Error, Item, Key, Store};
+use marram_store::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Numbers that look random, the same in each run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        (self.0 >> 33) % end
-    }
-
-    fn table(&mut self) -> Table {
-        [Table::Heads, Table::Blocks, Table::Marks][self.below(3) as usize]
-    }
-
-    fn key(&mut self) -> Vec<u8> {
-        let len = self.below(3) as usize + 1;
-        (0..len).map(|_| [0, 1, 0x27, 0x5c, 0x80, 0xff][self.below(6) as usize]).collect()
-    }
-
-    fn value(&mut self) -> Vec<u8> {
-        let len = [0, 1, 100, 9000][self.below(4) as usize];
-        (0..len).map(|_| self.below(256) as u8).collect()
-    }
-
-    fn change(&mut self) -> Change {
-        let value = (self.below(3) > 0).then(|| self.value());
-        Change { table: self.table(), key: self.key(), value }
-    }
-
-    fn range(&mut self) -> Range {
-        if self.below(2) == 0 {
-            return Range::one(self.table(), self.key());
-        }
-        let (limit, descending) = (self.below(6) as usize, self.below(2) == 0);
-        Range { table: self.table(), from: self.key(), to: self.key(), limit, descending }
+impl Engine for Server {
+    fn store(&self, clients: usize) -> Vec<Arc<dyn Database>> {
+        Server::store(self, clients)
     }
 }
 
-fn all(database: &dyn Database) -> Vec<Vec<Row>> {
-    let whole = |table| Range::first(table, Vec::new(), vec![0xff; 8], usize::MAX);
-    database.read(&Table::ALL.map(whole)).unwrap()
+impl Mortal for Server {
+    fn kill(&mut self) {
+        Server::kill(self);
+    }
+
+    fn run(&mut self) {
+        Server::run(self);
+    }
 }
 
 #[test]
 fn it_answers_as_the_database_in_memory_does() {
     let Some(server) = Server::start() else { return };
-    let (memory, postgres) = (MemoryDatabase::default(), server.database());
-    let mut numbers = Numbers(1);
-    for round in 0..300 {
-        let changes: Vec<Change> = (0..numbers.below(12)).map(|_| numbers.change()).collect();
-        memory.write(&changes).unwrap();
-        postgres.write(&changes).unwrap();
-        let (table, key, value) = (numbers.table(), numbers.key(), numbers.value());
-        let inserted = postgres.insert(table, &key, &value).unwrap();
-        assert_eq!(inserted, memory.insert(table, &key, &value).unwrap(), "round {round}");
-        let keys: Vec<Vec<u8>> = (0..9).map(|_| numbers.key()).collect();
-        assert_eq!(postgres.has(table, &keys).unwrap(), memory.has(table, &keys).unwrap());
-        let ranges: Vec<Range> = (0..numbers.below(8)).map(|_| numbers.range()).collect();
-        let (found, wanted) = (postgres.read(&ranges).unwrap(), memory.read(&ranges).unwrap());
-        assert_eq!(found, wanted, "round {round}: {ranges:?}");
-    }
-    assert_eq!(all(&postgres), all(&memory));
-    assert!(postgres.bytes().unwrap() > 0);
+    engines::it_answers_as_the_database_in_memory_does(&server, 300);
 }
 
 #[test]
 fn ranges_are_of_one_moment() {
     let Some(server) = Server::start() else { return };
-    let place = server.new_place();
-    let writer = PostgresDatabase::create(access(place.clone())).unwrap();
-    let reader = PostgresDatabase::open(access(place)).unwrap().unwrap();
-    let both = |value: u32| {
-        let row = |table| Change::put(table, *b"k", value.to_be_bytes().to_vec());
-        [row(Table::Heads), row(Table::Lines)]
-    };
-    writer.write(&both(0)).unwrap();
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            (1..400).for_each(|value| writer.write(&both(value)).unwrap());
-            is_over.store(true, Ordering::Relaxed);
-        });
-        while !is_over.load(Ordering::Relaxed) {
-            let ranges = [Table::Heads, Table::Lines].map(|table| Range::one(table, *b"k"));
-            let found = reader.read(&ranges).unwrap();
-            assert_eq!(found[0][0].1, found[1][0].1);
-        }
-    });
-}
-
-fn numbered(value: u64) -> Batch<'static> {
-    let mut batch = Batch::new();
-    batch.put(Key::new(2, 1, value), Item::plain(value.to_le_bytes().to_vec()));
-    batch.put(Key::new(3, 1, 0), Item::plain(value.to_le_bytes().to_vec()));
-    batch
-}
-
-/// What is done between two deaths of a server.
-const BETWEEN_KILLS: u64 = 12;
-
-fn wait_for(is_done: &dyn Fn() -> bool) {
-    let began = Instant::now();
-    while !is_done() {
-        assert!(began.elapsed() < Duration::from_secs(120), "nothing goes on");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    engines::ranges_are_of_one_moment(&server);
 }
 
 #[test]
 fn nothing_that_was_acknowledged_is_lost_when_the_server_is_killed() {
     let Some(mut server) = Server::start() else { return };
-    let place = server.new_place();
-    let open = || -> Arc<dyn Database> {
-        Arc::new(PostgresDatabase::open(access(place.clone())).unwrap().unwrap())
-    };
-    made(
-        &(Arc::new(PostgresDatabase::create(access(place.clone())).unwrap()) as Arc<dyn Database>),
-    );
-    let cluster = Cluster::open(open(), options(1, None, &StillClock::new())).unwrap();
-    let view = cluster.open(&"root".parse().unwrap()).unwrap();
-    let (published, kills) = (AtomicU64::new(0), 4);
-    let done = BETWEEN_KILLS * (kills + 1);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for value in 1..=done {
-                view.apply(numbered(value)).unwrap();
-                view.sync().unwrap();
-                published.store(value, Ordering::Relaxed);
-            }
-        });
-        for round in 1..=kills {
-            wait_for(&|| published.load(Ordering::Relaxed) >= BETWEEN_KILLS * round);
-            server.kill();
-            server.run();
-        }
-    });
-    // The next client finds the home as one that died has left it.
-    let cluster = Cluster::open(open(), options(2, Some(1), &StillClock::new())).unwrap();
-    let view = cluster.open(&"root".parse().unwrap()).unwrap();
-    for value in 1..=done {
-        let item = view.get(Key::new(2, 1, value)).unwrap();
-        assert_eq!(item.unwrap().value[..], value.to_le_bytes(), "of {done}");
-    }
-    assert_eq!(view.get(Key::new(3, 1, 0)).unwrap().unwrap().value[..], done.to_le_bytes());
-    let verified = verify::verify(&*open()).unwrap();
-    assert_eq!(verified.findings, Vec::<String>::new());
+    engines::nothing_that_was_acknowledged_is_lost(&mut server);
 }
 
 #[test]
 fn an_insertion_that_is_asked_for_again_is_done_once() {
     let Some(mut server) = Server::start() else { return };
-    let place = server.new_place();
-    let first = PostgresDatabase::create(access(place.clone())).unwrap();
-    let second = PostgresDatabase::open(access(place)).unwrap().unwrap();
-    let (is_over, asked) = (AtomicBool::new(false), AtomicU64::new(0));
-    let put = |database: &PostgresDatabase, who: u8| {
-        let (mut number, mut won) = (0_u64, Vec::new());
-        while !is_over.load(Ordering::Relaxed) {
-            number += 1;
-            asked.fetch_max(number, Ordering::Relaxed);
-            let (key, value) = (number.to_be_bytes(), [&number.to_be_bytes()[..], &[who]].concat());
-            if database.insert(Table::Log, &key, &value).unwrap() {
-                won.push(number);
-            }
-        }
-        won
-    };
-    let (ours, theirs) = std::thread::scope(|scope| {
-        let (ours, theirs) = (scope.spawn(|| put(&first, 1)), scope.spawn(|| put(&second, 2)));
-        for round in 1..=4 {
-            wait_for(&|| asked.load(Ordering::Relaxed) >= BETWEEN_KILLS * round);
-            server.kill();
-            server.run();
-        }
-        is_over.store(true, Ordering::Relaxed);
-        (ours.join().unwrap(), theirs.join().unwrap())
-    });
-    let rows = &all(&first)[Table::ALL.iter().position(|it| *it == Table::Log).unwrap()];
-    let of = |who: u8| -> Vec<u64> {
-        let rows = rows.iter().filter(|(_, value)| value.last() == Some(&who));
-        rows.map(|(key, _)| u64::from_be_bytes(key[..].try_into().unwrap())).collect()
-    };
-    assert_eq!((of(1), of(2)), (ours, theirs));
-    assert!(rows.len() as u64 >= BETWEEN_KILLS * 4);
+    engines::an_insertion_that_is_asked_for_again_is_done_once(&mut server);
 }
 
 #[test]
@@ -298,9 +151,8 @@ fn refused(place: Place) -> String {
 #[test]
 fn a_place_that_is_not_fit_is_refused_by_name() {
     let Some(mut server) = Server::start() else { return };
-    let far = "postgres://fs@192.0.2.1/trees".parse().unwrap();
-    let error = refused(far);
-    assert!(error.contains("192.0.2.1 is another host") && error.contains("ssh -N -L"), "{error}");
+    let error = refused("postgres://fs@192.0.2.1/trees?tls=off".parse().unwrap());
+    assert!(error.contains("192.0.2.1 is another host") && error.contains("tls=off"), "{error}");
     let text = server.place("fs", "a").to_string().replace("/trees", "/none");
     assert!(refused(text.parse().unwrap()).contains("createdb"));
     server.sql("trees", "CREATE SCHEMA theirs; CREATE VIEW theirs.header AS SELECT 1 AS key");

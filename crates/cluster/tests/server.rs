@@ -3,10 +3,11 @@
 //! It refuses to run as root, so root starts it as the user of Debian's package.
 
 use marram_cluster::Database;
-use marram_cluster::postgres::{self, Access, Place, PostgresDatabase};
+use marram_cluster::postgres::{Access, Place, PostgresDatabase};
+use marram_cluster::server::PATIENCE as PATIENCE_OF_CLIENTS;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,11 +22,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Files that lie in memory.
 const MEMORY: &str = "/dev/shm";
 
+/// The port of a server that listens on none: its socket has the number.
+const PORT: u16 = 5432;
+
 /// A server. It is stopped when it is dropped.
 pub(crate) struct Server {
     folder: TempDir,
     programs: PathBuf,
     running: Option<Child>,
+    /// Its port on this host, where it listens on one.
+    port: Option<u16>,
     schemas: AtomicUsize,
 }
 
@@ -33,6 +39,11 @@ impl Server {
     /// A new one with an empty database `trees`; none, said aloud, where PostgreSQL is not
     /// installed.
     pub(crate) fn start() -> Option<Server> {
+        Server::start_on(None)
+    }
+
+    /// The same on a port of this host too.
+    pub(crate) fn start_on(port: Option<u16>) -> Option<Server> {
         let Some(programs) = programs() else {
             println!("SKIPPED, NOT TESTED: no PostgreSQL is installed");
             return None;
@@ -42,7 +53,8 @@ impl Server {
         if let Some((uid, gid)) = other_user() {
             chown(folder.path(), Some(uid), Some(gid)).unwrap();
         }
-        let mut server = Server { folder, programs, running: None, schemas: AtomicUsize::new(0) };
+        let schemas = AtomicUsize::new(0);
+        let mut server = Server { folder, programs, running: None, port, schemas };
         let words = ["-U", "fs", "-A", "trust", "--no-locale", "-E", "UTF8", "--no-sync", "-D"];
         server.succeeds(server.command("initdb").args(words).arg(server.data()));
         server.run();
@@ -65,7 +77,7 @@ impl Server {
         let mut postgres = self.command("postgres");
         postgres.arg("-D").arg(self.data()).args([
             "-c",
-            "listen_addresses=",
+            if self.port.is_some() { "listen_addresses=127.0.0.1" } else { "listen_addresses=" },
             "-c",
             "max_wal_size=64MB",
             "-c",
@@ -116,6 +128,7 @@ impl Server {
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.programs.join(program));
         command.current_dir(self.folder.path()).stdin(Stdio::null()).env_remove("PGPASSWORD");
+        command.env("PGPORT", self.port.unwrap_or(PORT).to_string());
         if let Some((uid, gid)) = other_user() {
             command.uid(uid).gid(gid);
         }
@@ -139,6 +152,20 @@ impl Server {
     pub(crate) fn let_in(&self, lines: &str) {
         fs::write(self.data().join("pg_hba.conf"), lines).unwrap();
         self.sql("postgres", "SELECT pg_reload_conf()");
+    }
+
+    /// Writes a file that its user alone may read.
+    pub(crate) fn put_file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        // A new file: the old one may be read at the moment.
+        let new = self.folder.path().join(format!("{name}.new"));
+        fs::write(&new, content).unwrap();
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).unwrap();
+        if let Some((uid, gid)) = other_user() {
+            chown(&new, Some(uid), Some(gid)).unwrap();
+        }
+        fs::rename(&new, &path).unwrap();
+        path
     }
 
     /// The schema `name` of its database, for a user.
@@ -175,7 +202,7 @@ pub(crate) fn access(place: Place) -> Access {
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let refused = |_: &Place| Err(marram_store::Error::Invalid("there is no password".into()));
     let name = format!("test-{}-{number}", std::process::id());
-    let (patience, begin) = (postgres::PATIENCE, Instant::now());
+    let (patience, begin) = (PATIENCE_OF_CLIENTS, Instant::now());
     let elapsed = Arc::new(move || begin.elapsed());
     Access { place, password: Arc::new(refused), name, patience, elapsed }
 }

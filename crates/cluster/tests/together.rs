@@ -1,7 +1,9 @@
 //! Several clients of one store: the contract, the change from one to several, and clients that are
 //! lost.
 
+use crate::engines::Engine;
 use crate::interrupted::{At, Interrupted};
+use crate::mongo_server::Shared;
 use crate::server::{Server, access};
 use crate::stores::{StillClock, after_all, beside, hear, instead_of_all, made, together_in};
 use crate::tunnel::{Flow, Tunnel};
@@ -75,9 +77,17 @@ fn a_store_in_sqlite_that_is_open_twice_keeps_the_contract() {
 
 #[test]
 fn a_store_in_postgresql_that_is_open_twice_keeps_the_contract() {
-    let Some(server) = Server::start() else { return };
+    Server::start().iter().for_each(|server| keeps_the_contract_twice(server));
+}
+
+#[test]
+fn a_store_in_mongodb_that_is_open_twice_keeps_the_contract() {
+    Shared::find().iter().for_each(|server| keeps_the_contract_twice(server));
+}
+
+fn keeps_the_contract_twice(engine: &(dyn Engine + Sync)) {
     conformance::together(&|| {
-        let databases = server.store(2);
+        let databases = engine.store(2);
         made(&databases[0]);
         twice(databases.try_into().ok().unwrap())
     });

@@ -55,8 +55,9 @@ use std::path::PathBuf;
 const AFTER_HELP: &str = "\
 Targets:
   A pool is named by its file or block device, a home in SQLite also by
-  sqlite:FILE, one in PostgreSQL by postgres://USER@HOST/DATABASE, or any by
-  a path inside a mounted file system of it;
+  sqlite:FILE, one in PostgreSQL by postgres://USER@HOST/DATABASE, one in
+  MongoDB by mongodb://USER@HOST/DATABASE, or any by a path inside a mounted
+  file system of it;
   --dataset NAME picks a dataset, and @NAME at the end a
   snapshot: /mnt@before. The hidden directory .marram at the root of a mount
   shows its snapshots and forks. While a pool is mounted a copy of its file or
@@ -230,7 +231,8 @@ pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments, 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArguments {
     /// A file, which is made if --size is given, or a block device; or sqlite:FILE, a home in a
-    /// new SQLite file; or postgres://USER@HOST/DATABASE, a home on a server
+    /// new SQLite file; or postgres://USER@HOST/DATABASE or mongodb://USER@HOST/DATABASE, a home
+    /// on a server
     pub(crate) path: PathBuf,
     /// Size of a new file, as in 512M or 20G; an existing file or device has a size
     #[arg(long, short = 's')]

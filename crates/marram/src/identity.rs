@@ -1,4 +1,4 @@
-//! Which file or device a path leads to, whatever it is called, or which schema of a server.
+//! Which file or device a path leads to, whatever it is called, or which database of a server.
 //!
 //! A copy of a pool has the pool's id: the id alone does not tell which of the two a daemon serves.
 //! What the kernel knows a file or device by does, in every mount namespace, through links, and
@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 /// Most loop devices on top of each other that are looked through.
 const LOOPS_MAX: usize = 8;
 
-/// With this a URL of a server begins.
-const SERVER_SCHEME: &[u8] = b"postgres://";
+/// With one of these a URL of a server begins.
+const SERVER_SCHEMES: [&[u8]; 2] = [b"postgres://", b"mongodb://"];
 
 /// What a pool lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub(crate) enum Identity {
         /// Its number.
         number: u64,
     },
-    /// A schema of a server.
+    /// A database of a server, or a schema there.
     Url {
         /// A number of its URL that is the same for all processes of this version.
         number: u64,
@@ -47,7 +47,8 @@ impl Identity {
     /// # Errors
     /// Nothing is there, or it cannot be looked at.
     pub(crate) fn of(path: &Path) -> Result<Identity> {
-        match path.as_os_str().as_bytes().starts_with(SERVER_SCHEME) {
+        let text = path.as_os_str().as_bytes();
+        match SERVER_SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
             true => Ok(Identity::of_url(path)),
             false => fs::metadata(path).map(|found| Identity::from(&found)),
         }

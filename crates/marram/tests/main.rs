@@ -26,6 +26,10 @@ mod history;
 mod keeping;
 mod known_inodes;
 mod loop_devices;
+#[allow(dead_code, reason = "these tests use a part of the server")]
+#[path = "../../cluster/tests/mongo_server.rs"]
+mod mongo_server;
+mod mongodb;
 mod mounted_streams;
 mod mounting;
 mod offline;

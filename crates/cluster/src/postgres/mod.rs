@@ -6,7 +6,6 @@
 //!
 //! An insertion whose answer was lost is asked for again by its content: it is there once.
 
-mod access;
 mod failure;
 mod place;
 mod sessions;
@@ -14,7 +13,6 @@ mod socket;
 mod statements;
 mod wire;
 
-pub use access::{Access, Elapsed, PATIENCE, Password};
 pub use place::Place;
 
 use crate::database::{Change, Database, Guard, Range, Row, Table};
@@ -23,6 +21,9 @@ use marram_store::{Error, Result};
 use sessions::Sessions;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{Answer, Step};
+
+/// How a schema is reached.
+pub type Access = crate::server::Access<Place>;
 
 /// A schema with the tables of a home.
 pub struct PostgresDatabase {

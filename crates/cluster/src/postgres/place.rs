@@ -3,6 +3,8 @@
 //! Without a host it is the server's socket in `/var/run/postgresql`, or in the folder that
 //! `host=` names. A password is never part of it: command lines are seen by all users.
 
+use crate::server::tls::Words;
+use crate::server::url::{self, decoded, encoded, wrong};
 use marram_store::{Error, Result};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -40,6 +42,7 @@ pub struct Place {
     pub(super) port: u16,
     pub(super) database: String,
     pub(super) schema: String,
+    pub(super) tls: Words,
 }
 
 impl Place {
@@ -104,6 +107,7 @@ impl FromStr for Place {
             port,
             database: decoded(database)?,
             schema: SCHEMA.to_owned(),
+            tls: Words::default(),
         };
         words.split('&').filter(|word| !word.is_empty()).try_for_each(|word| place.set(word))?;
         place.checked()
@@ -114,12 +118,19 @@ impl Place {
     fn set(&mut self, word: &str) -> Result<()> {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let value = decoded(value)?;
+        if let Some(set) = self.tls.set(name, &value) {
+            return set;
+        }
         match name {
             "schema" => self.schema = value,
             "host" if value.starts_with('/') => self.host = Host::Folder(PathBuf::from(value)),
-            "port" => self.port = port(&value)?,
+            "port" => self.port = url::port(&value)?,
             "password" => return Err(password_named()),
-            _ => return Err(wrong("behind the ? go schema=NAME, host=/FOLDER and port=NUMBER")),
+            _ => {
+                let all = "behind the ? go schema=NAME, host=/FOLDER, port=NUMBER, tls=verify, \
+                           tls=off, tls-ca=FILE and tls-cert=FILE";
+                return Err(wrong(all));
+            }
         }
         Ok(())
     }
@@ -134,7 +145,10 @@ impl Place {
         if !is_plain(first) || !all || self.schema.len() > NAME_BYTES_MAX {
             return Err(wrong("a schema is named by a-z, 0-9 and _, and begins with no digit"));
         }
-        Ok(self)
+        if matches!(self.host, Host::Folder(_)) && self.tls.asks_for_it() {
+            return Err(wrong("a socket of this host has no TLS: leave that out, or name a host"));
+        }
+        self.tls.checked().map(|()| self)
     }
 }
 
@@ -143,8 +157,7 @@ impl fmt::Display for Place {
         let mut words = Vec::new();
         write!(out, "{}{}@", SCHEMES[0], encoded(&self.user))?;
         match &self.host {
-            Host::Name(name) if name.contains(':') => write!(out, "[{name}]")?,
-            Host::Name(name) => write!(out, "{}", encoded(name))?,
+            Host::Name(name) => write!(out, "{}", url::host(name))?,
             Host::Folder(folder) if folder == Path::new(SOCKET_FOLDER) => {}
             Host::Folder(folder) => words.push(format!("host={}", folder.display())),
         }
@@ -156,70 +169,29 @@ impl fmt::Display for Place {
         if self.schema != SCHEMA {
             words.push(format!("schema={}", self.schema));
         }
+        words.extend(self.tls.written());
         let mark = if words.is_empty() { "" } else { "?" };
         write!(out, "/{}{mark}{}", encoded(&self.database), words.join("&"))
     }
 }
 
 fn host_and_port(text: &str) -> Result<(Host, u16)> {
-    let (host, number) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, rest)) => (address, rest.strip_prefix(':').unwrap_or(rest)),
-        None => text.split_once(':').unwrap_or((text, "")),
-    };
-    let number = if number.is_empty() { PORT } else { port(number)? };
-    let host = match decoded(host)? {
+    let (host, port) = url::host_and_port(text)?;
+    let host = match host {
         none if none.is_empty() => Host::Folder(PathBuf::from(SOCKET_FOLDER)),
         folder if folder.starts_with('/') => Host::Folder(PathBuf::from(folder)),
         name => Host::Name(name),
     };
-    Ok((host, number))
-}
-
-fn port(text: &str) -> Result<u16> {
-    text.parse().map_err(|_| wrong("the port is no number up to 65535"))
+    Ok((host, port.unwrap_or(PORT)))
 }
 
 fn user_of_environment() -> Result<String> {
-    let named = USER_VARIABLES.iter().find_map(|name| std::env::var(name).ok());
-    named.ok_or_else(|| wrong("the user is missing: write postgres://USER@HOST/DATABASE"))
-}
-
-/// The text is never said again: a password may stand in it.
-fn wrong(why: &str) -> Error {
-    Error::Invalid(format!("the URL of the database: {why}"))
+    url::user_of_environment(&USER_VARIABLES)
+        .ok_or_else(|| wrong("the user is missing: write postgres://USER@HOST/DATABASE"))
 }
 
 fn password_named() -> Error {
-    wrong(
-        "a password stands in it, which every user of this host can read: leave it out, change \
-         it, and set PGPASSWORD or a line of ~/.pgpass",
-    )
-}
-
-/// The text with `%XX` as the bytes that they stand for.
-fn decoded(text: &str) -> Result<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let digits = (*first == b'%').then(|| tail.get(..2)).flatten();
-        let hexadecimal = digits.and_then(|it| std::str::from_utf8(it).ok());
-        match hexadecimal.and_then(|it| u8::from_str_radix(it, 16).ok()) {
-            Some(byte) => bytes.push(byte),
-            None if *first == b'%' => return Err(wrong("a % is not followed by two digits")),
-            None => bytes.push(*first),
-        }
-        rest = if *first == b'%' { &tail[2..] } else { tail };
-    }
-    String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8"))
-}
-
-fn encoded(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let one = |byte: u8| match is_plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    text.bytes().map(one).collect()
+    url::password_named("PGPASSWORD or a line of ~/.pgpass")
 }
 
 #[cfg(test)]
@@ -242,6 +214,7 @@ mod tests {
             "postgres://fs@[::1]:5433/trees",
             "postgres://a%40b@127.0.0.1/x%2Fy?schema=other_2",
             "postgres://fs@/trees?host=/tmp/run&port=5499&schema=a",
+            "postgres://fs@db/trees?schema=a&tls=verify&tls-ca=/etc/roots.pem",
         ] {
             assert_eq!(place(text).to_string(), text);
         }
@@ -271,6 +244,9 @@ mod tests {
             "postgres://fs@localhost/t?schema=1",
             "postgres://fs@localhost/t?schema=",
             "postgres://fs@localhost/t?sslmode=off",
+            "postgres://fs@localhost/t?tls=require",
+            "postgres://fs@localhost/t?tls=off&tls-ca=/etc/roots.pem",
+            "postgres://fs@/t?tls=verify",
             "postgres://fs@localhost/a/b",
             "postgres://fs@localhost/%z1",
             "postgres://fs@localhost/%",

@@ -3,18 +3,16 @@
 //! What was asked on a lost connection may still be at work at the server. It is ended there before
 //! anything is asked again, or it could overwrite what came after it.
 
-use super::access::Access;
+use super::Access;
 use super::failure::{Failure, Outcome};
 use super::wire::{Answer, Connection, Step, Value, types};
+use crate::server::Attempts;
 use marram_store::Result;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// Connections that one store has at most.
 const CONNECTIONS_MAX: usize = 8;
-/// Between two attempts.
-const PAUSE: Duration = Duration::from_millis(100);
 /// The oldest version that is taken, as the server counts.
 const VERSION_MIN: u32 = 130_000;
 
@@ -29,27 +27,6 @@ const SETTINGS: &str = "SELECT set_config(name, value, false) FROM (VALUES \
      ('idle_in_transaction_session_timeout', '0'), \
      ('synchronous_commit', CASE current_setting('synchronous_commit') \
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END)) AS settings (name, value)";
-
-/// Attempts at something, for as long as there is patience. That begins to run with the first one
-/// that fails.
-struct Attempts<'a> {
-    access: &'a Access,
-    end: Option<Duration>,
-}
-
-impl Attempts<'_> {
-    fn new(access: &Access) -> Attempts<'_> {
-        Attempts { access, end: None }
-    }
-
-    /// Pauses before the next one; false if the time is over.
-    fn go_on(&mut self) -> bool {
-        let Access { patience, elapsed, .. } = self.access;
-        let end = *self.end.get_or_insert_with(|| elapsed() + *patience);
-        std::thread::sleep(PAUSE);
-        elapsed() < end
-    }
-}
 
 /// The connections to a place.
 pub(super) struct Sessions {

@@ -3,7 +3,7 @@
 //! A **pipeline** is sent as a whole and answered as a whole: one round trip, and for the server
 //! one transaction, of which nothing is done if any step fails.
 
-use super::access::Access;
+use super::Access;
 use super::failure::{Failure, Outcome};
 use super::socket;
 use bytes::{Bytes, BytesMut};
@@ -115,11 +115,11 @@ impl Connection {
             match self.receive()? {
                 Message::AuthenticationOk => return Ok(()),
                 Message::AuthenticationMd5Password(asked) => {
-                    let password = access.password()?;
+                    let password = password(access)?;
                     let hash = md5_hash(access.place.user.as_bytes(), &password, asked.salt());
                     self.send(|out| frontend::password_message(hash.as_bytes(), out))?;
                 }
-                Message::AuthenticationSasl(_) => self.prove(&access.password()?)?,
+                Message::AuthenticationSasl(_) => self.prove(&password(access)?)?,
                 _ => {
                     let text = "the server asks for a way to log in that Marram has not: let it \
                                 ask for a password (scram-sha-256), or take `peer` on its socket";
@@ -147,7 +147,8 @@ impl Connection {
     fn send(&mut self, fill: impl FnOnce(&mut BytesMut) -> io::Result<()>) -> Outcome<()> {
         let mut outgoing = BytesMut::new();
         fill(&mut outgoing)?;
-        Ok(self.stream.write_all(&outgoing)?)
+        self.stream.write_all(&outgoing)?;
+        Ok(self.stream.flush()?)
     }
 
     /// The next message that answers something; a refusal is a failure.
@@ -196,6 +197,7 @@ impl Connection {
         }
         frontend::sync(&mut outgoing);
         self.stream.write_all(&outgoing)?;
+        self.stream.flush()?;
         drop(outgoing);
         let answers = self.answers(steps.len());
         if answers.as_ref().is_err_and(Failure::is_of_guard) {
@@ -235,6 +237,10 @@ impl Connection {
             }
         }
     }
+}
+
+fn password(access: &Access) -> Outcome<Vec<u8>> {
+    access.password().map_err(|error| Failure::Unfit(error.to_string()))
 }
 
 fn strange() -> Failure {

@@ -6,8 +6,9 @@ use super::home::Home;
 use crate::control::protocol::Operation;
 use crate::error::{Error, Result};
 use crate::options::{Consistency, Durable};
-use marram_cluster::postgres::Place;
+use marram_cluster::{mongo, postgres};
 use std::ffi::OsStr;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +36,24 @@ pub(crate) fn path_of(text: &Path) -> &Path {
     sqlite_file(text).unwrap_or(text)
 }
 
+/// A database of a server, as a URL names it.
+#[derive(Clone, Debug)]
+pub(super) enum Server {
+    /// A schema of PostgreSQL.
+    Postgres(postgres::Place),
+    /// A database of MongoDB.
+    Mongo(mongo::Place),
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Server::Postgres(place) => place.fmt(out),
+            Server::Mongo(place) => place.fmt(out),
+        }
+    }
+}
+
 /// The URL of a home on a server, as it is always written; none of all other texts.
 ///
 /// # Errors
@@ -44,22 +63,31 @@ pub(crate) fn server_url(text: &Path) -> Result<Option<PathBuf>> {
     Ok(place.map(|place| PathBuf::from(place.to_string())))
 }
 
-/// The place of a server that a path is, if it is one.
+/// The place on a server that a path is, if it is one.
 ///
 /// # Errors
 /// It is meant to be one, and is none.
-pub(super) fn server(path: &Path) -> Result<Option<Place>> {
-    let wrong = |error: marram_store::Error| {
-        Error::usage(error.to_string())
-            .hint("write postgres://USER@HOST:PORT/DATABASE, with ?schema=NAME behind it if needed")
+pub(super) fn server(path: &Path) -> Result<Option<Server>> {
+    let wrong = |hint: &'static str| {
+        move |error: marram_store::Error| Error::usage(error.to_string()).hint(hint)
     };
-    let text = path.to_str().filter(|text| Place::is_meant(text));
-    text.map(|text| text.parse().map_err(wrong)).transpose()
+    let text = path.to_str().unwrap_or("");
+    if postgres::Place::is_meant(text) {
+        let hint =
+            "write postgres://USER@HOST:PORT/DATABASE, with ?schema=NAME behind it if needed";
+        return Ok(Some(Server::Postgres(text.parse().map_err(wrong(hint))?)));
+    }
+    if mongo::Place::is_meant(text) {
+        let hint = "write mongodb://USER@HOST:PORT/DATABASE";
+        return Ok(Some(Server::Mongo(text.parse().map_err(wrong(hint))?)));
+    }
+    Ok(None)
 }
 
 /// Where in a text its path begins: behind the user and host of a URL.
 pub(crate) fn path_at(text: &Path) -> usize {
-    text.to_str().and_then(Place::path_at).unwrap_or(0)
+    let at = |text: &str| postgres::Place::path_at(text).or_else(|| mongo::Place::path_at(text));
+    text.to_str().and_then(at).unwrap_or(0)
 }
 
 /// What is known of a home without opening it.
@@ -195,11 +223,14 @@ mod tests {
         let url = |text: &'static str| server_url(Path::new(text)).unwrap();
         let said = url("postgresql://fs@localhost:5432/trees?schema=marram").unwrap();
         assert_eq!(said, Path::new("postgres://fs@localhost/trees"));
+        let said = url("mongodb://fs@localhost:27017/trees?authSource=admin").unwrap();
+        assert_eq!(said, Path::new("mongodb://fs@localhost/trees"));
         assert_eq!(url("sqlite:work.db"), None);
         assert_eq!(url("./postgres:"), None);
         let error = server_url(Path::new("postgres://fs:secret@localhost/trees")).unwrap_err();
         assert!(!format!("{error:?}").contains("secret"), "{error:?}");
         assert_eq!(path_at(Path::new("postgres://fs@localhost/trees@a")), 23);
+        assert_eq!(path_at(Path::new("mongodb://fs@localhost/trees@a")), 22);
         assert_eq!(path_at(Path::new("/a@b")), 0);
     }
 }

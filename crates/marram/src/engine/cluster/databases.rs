@@ -1,15 +1,17 @@
-//! The databases in which homes lie: SQLite files, and schemas of PostgreSQL servers.
+//! The databases in which homes lie: SQLite files, and databases of servers.
 //!
 //! A path names either: one that reads as the URL of a server is that, all others are files.
 
 use super::open::random;
 use super::password;
-use crate::engine::source::server;
+use crate::engine::source::{Server, server};
 use crate::error::{Error, Result};
 use crate::mountinfo::{self, MountEntry};
 use crate::names::hexadecimal;
 use marram_cluster::Database;
-use marram_cluster::postgres::{self, Access, Place, PostgresDatabase};
+use marram_cluster::mongo::MongoDatabase;
+use marram_cluster::postgres::PostgresDatabase;
+use marram_cluster::server::{Access, PATIENCE};
 use marram_cluster::sqlite::{APPLICATION_ID, SqliteDatabase};
 use marram_store::Space;
 use rustix::fs::statfs;
@@ -30,12 +32,14 @@ const SQLITE_HEADER_BYTES: usize = 100;
 const NETWORK: [i64; 7] =
     [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x5346_414f, 0x0102_1997, 0x6573_5546];
 
-fn access(place: Place) -> Result<Access> {
+fn access<P: 'static>(
+    place: P,
+    password: fn(&P) -> marram_store::Result<Vec<u8>>,
+) -> Result<Access<P>> {
     let name = format!("marram-{}", hexadecimal(&random()?));
-    let password = Arc::new(password::of);
     let begin = Instant::now();
     let elapsed = Arc::new(move || begin.elapsed());
-    Ok(Access { place, password, name, patience: postgres::PATIENCE, elapsed })
+    Ok(Access { place, password: Arc::new(password), name, patience: PATIENCE, elapsed })
 }
 
 /// A database with empty tables, which is removed again if it is not kept.
@@ -51,17 +55,29 @@ impl New {
     /// Something is there, or it cannot be made; then everything is as it was.
     pub(super) fn make(path: &Path) -> Result<New> {
         match server(path)? {
-            Some(place) => {
-                let database = Arc::new(PostgresDatabase::create(access(place)?)?);
-                let made = Arc::clone(&database);
-                let remove = Box::new(move || {
-                    // The first error is the one to tell.
-                    let _left_if_it_cannot_be_removed = made.remove();
-                });
-                Ok(New { database, remove })
+            Some(Server::Postgres(place)) => {
+                let access = access(place, password::of_postgres)?;
+                Ok(New::on_server(PostgresDatabase::create(access)?, PostgresDatabase::remove))
+            }
+            Some(Server::Mongo(place)) => {
+                let access = access(place, password::of_mongo)?;
+                Ok(New::on_server(MongoDatabase::create(access)?, MongoDatabase::remove))
             }
             None => New::in_file(path),
         }
+    }
+
+    fn on_server<D: Database + 'static>(
+        database: D,
+        remove: fn(&D) -> marram_store::Result<()>,
+    ) -> New {
+        let database = Arc::new(database);
+        let made = Arc::clone(&database);
+        let remove = Box::new(move || {
+            // The first error is the one to tell.
+            let _left_if_it_cannot_be_removed = remove(&made);
+        });
+        New { database, remove }
     }
 
     fn in_file(path: &Path) -> Result<New> {
@@ -96,14 +112,23 @@ impl New {
 /// It cannot be opened.
 pub(super) fn find(path: &Path) -> Result<Option<Arc<dyn Database>>> {
     match server(path)? {
-        Some(place) => {
-            let database = PostgresDatabase::open(access(place)?);
-            let database = database.map_err(|error| Error::from(error).during(path.display()))?;
-            Ok(database.map(|database| Arc::new(database) as Arc<dyn Database>))
+        Some(Server::Postgres(place)) => {
+            opened(path, PostgresDatabase::open(access(place, password::of_postgres)?))
+        }
+        Some(Server::Mongo(place)) => {
+            opened(path, MongoDatabase::open(access(place, password::of_mongo)?))
         }
         None if is_marked(path) => Ok(Some(Arc::new(SqliteDatabase::open(path)?))),
         None => Ok(None),
     }
+}
+
+fn opened<D: Database + 'static>(
+    path: &Path,
+    database: marram_store::Result<Option<D>>,
+) -> Result<Option<Arc<dyn Database>>> {
+    let database = database.map_err(|error| Error::from(error).during(path.display()))?;
+    Ok(database.map(|database| Arc::new(database) as Arc<dyn Database>))
 }
 
 /// The same, where there has to be one.

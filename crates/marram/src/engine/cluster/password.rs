@@ -1,6 +1,7 @@
-//! Passwords: from `PGPASSWORD`, or from the file that `PGPASSFILE` names, or from `~/.pgpass`.
+//! Passwords: from a variable of the environment, or from a file that another one names, or from
+//! one in the home directory.
 
-use marram_cluster::postgres::Place;
+use marram_cluster::{mongo, postgres};
 use marram_store::{Error, Result};
 use std::fs;
 use std::io::ErrorKind;
@@ -8,24 +9,55 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The password for a place.
-pub(super) fn of(place: &Place) -> Result<Vec<u8>> {
-    if let Some(password) = std::env::var_os("PGPASSWORD") {
+/// Where the passwords for a kind of server stand.
+struct Sources {
+    /// The variable that has one.
+    variable: &'static str,
+    /// The variable that names a file with some.
+    file_variable: &'static str,
+    /// The file, in the home directory, if none is named.
+    file: &'static str,
+}
+
+/// As all programs of PostgreSQL have them.
+const POSTGRES: Sources =
+    Sources { variable: "PGPASSWORD", file_variable: "PGPASSFILE", file: ".pgpass" };
+/// MongoDB has no custom of its own.
+const MONGO: Sources = Sources {
+    variable: "MONGODB_PASSWORD",
+    file_variable: "MONGODB_PASSFILE",
+    file: ".mongodbpass",
+};
+
+/// The password for a place in PostgreSQL.
+pub(super) fn of_postgres(place: &postgres::Place) -> Result<Vec<u8>> {
+    of(&POSTGRES, &place.password_words())
+}
+
+/// The password for a place in MongoDB.
+pub(super) fn of_mongo(place: &mongo::Place) -> Result<Vec<u8>> {
+    of(&MONGO, &place.password_words())
+}
+
+/// The password behind the words that a line of a file begins with: host, port, database and user.
+fn of(sources: &Sources, words: &[String; 4]) -> Result<Vec<u8>> {
+    let Sources { variable, file_variable, file } = sources;
+    if let Some(password) = std::env::var_os(variable) {
         return Ok(password.into_vec());
     }
-    let named = std::env::var_os("PGPASSFILE").map(PathBuf::from);
-    let own = || std::env::home_dir().map(|home| home.join(".pgpass"));
-    let found = named.or_else(own).map(|file| in_file(&file, place)).transpose()?;
+    let named = std::env::var_os(file_variable).map(PathBuf::from);
+    let own = || std::env::home_dir().map(|home| home.join(file));
+    let found = named.or_else(own).map(|file| in_file(&file, words)).transpose()?;
     found.flatten().ok_or_else(|| {
-        let user = place.user();
+        let user = &words[3];
         Error::Invalid(format!(
-            "the server asks for the password of {user}: set PGPASSWORD, or write a line \
-             HOST:PORT:DATABASE:{user}:PASSWORD into ~/.pgpass"
+            "the server asks for the password of {user}: set {variable}, or write a line \
+             HOST:PORT:DATABASE:{user}:PASSWORD into ~/{file}"
         ))
     })
 }
 
-fn in_file(file: &Path, place: &Place) -> Result<Option<Vec<u8>>> {
+fn in_file(file: &Path, words: &[String; 4]) -> Result<Option<Vec<u8>>> {
     let failed = |error| Error::Invalid(format!("{}: {error}", file.display()));
     let found = match fs::metadata(file) {
         Ok(found) => found,
@@ -39,13 +71,13 @@ fn in_file(file: &Path, place: &Place) -> Result<Option<Vec<u8>>> {
         )));
     }
     let text = fs::read(file).map_err(failed)?;
-    Ok(text.split(|byte| *byte == b'\n').find_map(|line| matching(line, place)))
+    Ok(text.split(|byte| *byte == b'\n').find_map(|line| matching(line, words)))
 }
 
-/// The password of a line, if the line is for the place.
-fn matching(line: &[u8], place: &Place) -> Option<Vec<u8>> {
+/// The password of a line, if the line begins with the words.
+fn matching(line: &[u8], words: &[String; 4]) -> Option<Vec<u8>> {
     let mut fields = fields(line).into_iter();
-    let is_it = place.password_words().iter().all(|wanted| {
+    let is_it = words.iter().all(|wanted| {
         fields.next().is_some_and(|field| field == b"*" || field == wanted.as_bytes())
     });
     fields.next().filter(|_| is_it)
@@ -68,6 +100,7 @@ fn fields(line: &[u8]) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::in_file;
+    use marram_cluster::postgres;
     use std::fs::{Permissions, set_permissions, write};
     use std::os::unix::fs::PermissionsExt;
 
@@ -75,7 +108,8 @@ mod tests {
     fn the_first_line_for_a_place_has_its_password() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("passwords");
-        let place = "postgres://fs@localhost:5433/trees".parse().unwrap();
+        let words = |url: &str| url.parse::<postgres::Place>().unwrap().password_words();
+        let place = words("postgres://fs@localhost:5433/trees");
         assert!(in_file(&file, &place).unwrap().is_none());
         let lines =
             "# a comment\nlocalhost:5432:trees:fs:no\n*:*:trees:fs:a\\:b\\\\c\n*:*:*:*:last";
@@ -85,7 +119,7 @@ mod tests {
         assert!(refused.contains("chmod 600") && !refused.contains("last"), "{refused}");
         set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
         assert_eq!(in_file(&file, &place).unwrap().unwrap(), b"a:b\\c");
-        let socket = "postgres://other@/trees?port=5433".parse().unwrap();
+        let socket = words("postgres://other@/trees?port=5433");
         assert_eq!(in_file(&file, &socket).unwrap().unwrap(), b"last");
     }
 }

@@ -1,13 +1,11 @@
-//! What is needed to reach a schema, beside its name.
+//! What is needed to reach a database, beside its name.
 
-use super::failure::{Failure, Outcome};
-use super::place::Place;
 use marram_store::Result;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Gives the password for a place. It is asked each time when a server asks.
-pub type Password = Arc<dyn Fn(&Place) -> Result<Vec<u8>> + Send + Sync>;
+pub type Password<P> = Arc<dyn Fn(&P) -> Result<Vec<u8>> + Send + Sync>;
 
 /// Gives the time since some moment; it never goes back.
 pub type Elapsed = Arc<dyn Fn() -> Duration + Send + Sync>;
@@ -15,13 +13,13 @@ pub type Elapsed = Arc<dyn Fn() -> Duration + Send + Sync>;
 /// How long most wait for a server.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How a schema is reached.
+/// How a database is reached.
 #[derive(Clone)]
-pub struct Access {
+pub struct Access<P> {
     /// Where it is.
-    pub place: Place,
+    pub place: P,
     /// The password of the user.
-    pub password: Password,
+    pub password: Password<P>,
     /// What the server lists the connections under: a name that nothing else has, of at most 40
     /// letters. Those that were lost are ended by it.
     pub name: String,
@@ -31,8 +29,8 @@ pub struct Access {
     pub elapsed: Elapsed,
 }
 
-impl Access {
-    pub(super) fn password(&self) -> Outcome<Vec<u8>> {
-        (self.password)(&self.place).map_err(|error| Failure::Unfit(error.to_string()))
+impl<P> Access<P> {
+    pub(crate) fn password(&self) -> Result<Vec<u8>> {
+        (self.password)(&self.place)
     }
 }
