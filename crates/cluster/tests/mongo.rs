@@ -65,14 +65,14 @@ fn an_entry_that_no_document_can_hold_lies_in_parts() {
     assert!(!database.insert(Table::Log, b"1", b"short").unwrap());
     database.write(&[Change::put(Table::Log, *b"2", b"short".to_vec())]).unwrap();
     let both = Range::first(Table::Log, b"1".into(), b"2".into(), 9);
-    let found = database.read(&[both.clone()]).unwrap().concat();
+    let found = database.read(std::slice::from_ref(&both)).unwrap().concat();
     assert!(found[0].1 == long && found[1].1 == b"short"[..]);
     database.write(&[Change::put(Table::Log, *b"1", b"shorter".to_vec())]).unwrap();
     let found = database.read(&[both.clone(), Range::one(Table::Log, *b"1")]).unwrap();
     assert_eq!(found[0][0].1, b"shorter"[..]);
     assert_eq!(found[1][0].1, b"shorter"[..]);
     database.write(&[Change::put(Table::Log, *b"2", long.clone())]).unwrap();
-    assert!(database.read(&[both.clone()]).unwrap()[0][1].1 == long);
+    assert!(database.read(std::slice::from_ref(&both)).unwrap()[0][1].1 == long);
     database.write(&[Change::remove(Table::Log, *b"2")]).unwrap();
     assert_eq!(database.read(&[both]).unwrap()[0].len(), 1);
     let refused = database.write(&[Change::put(Table::Heads, *b"k", long)]).unwrap_err();

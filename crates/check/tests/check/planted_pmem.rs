@@ -214,7 +214,7 @@ fn the_header_and_records_are_looked_at() {
         it.put(584, 77);
     });
     let mut newer = Image::new();
-    newer.bytes[8] = 3;
+    newer.bytes[8] += 1;
     let device = MemoryDevice::from_bytes(newer.bytes);
     let refused = check(&device, &CheckOptions::default(), &mut |_| {});
     assert!(matches!(refused, Err(CheckError::TooNew { .. })), "{refused:?}");

@@ -208,7 +208,7 @@ impl Turn<'_> {
         let is_one = all.len() == 1;
         let Some((dataset, edits)) = all.first_mut() else { return Ok(()) };
         let rest = edits.split_off(if is_one { edits.len() / 2 } else { edits.len() });
-        self.pool.dirty.add(dataset.apply(std::mem::replace(edits, rest))?);
+        self.apply_counted(dataset, std::mem::replace(edits, rest))?;
         self.make(freeze(self.pool, Which::Touched), None, Some(&mut |_| Ok(())))
     }
 
