@@ -171,7 +171,8 @@ fn doc() -> Result<()> {
 
 /// The one build of all programs, examples and tests.
 fn build() -> Result<()> {
-    cargo(&["test", "--quiet", "--locked", "--workspace", "--profile", PROFILE, "--no-run"])
+    let all = ["--workspace", "--tests", "--bins", "--examples"];
+    cargo(&[&["build", "--quiet", "--locked", "--profile", PROFILE][..], &all].concat())
 }
 
 /// All tests; root also runs those that need root.
