@@ -314,9 +314,10 @@ impl Draft {
             if is_passed(&record) {
                 let snapshot = Some(record.name.clone());
                 self.refuse_taken(&Source { dataset: name.clone(), snapshot })?;
+                // What is kept for others to be taken back goes along, and may end at any time.
+                taken += u64::from(!kept::is_hidden(&record));
                 record.role = Role::Snapshot { of: promoted };
                 self.set(number, Some(record))?;
-                taken += 1;
             }
         }
         let before = self.record(other)?.role;

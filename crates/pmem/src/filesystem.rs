@@ -128,7 +128,9 @@ impl Pmem {
                 return Err(Error::Io(why.to_owned()));
             }
             let learned = found.and_then(|found| state.learn(*found));
-            let may_change = self.options.writable && state.check_changeable().is_ok();
+            // As long as the medium says that the live state is right anywhere, it stays as it is.
+            let is_begun = state.memory.host().is_none() || !state.is_closed_on_medium()?;
+            let may_change = self.options.writable && is_begun && state.check_changeable().is_ok();
             let settled =
                 learned.and_then(|()| if may_change { state.settle_in() } else { Ok(()) });
             settled.inspect_err(|error| state.fail(error))
@@ -255,8 +257,10 @@ impl Pmem {
     /// # Errors
     /// [`Error::NoSpace`]; [`Error::Io`], and then nothing is changed any more.
     pub fn checkpoint(&self) -> Result<()> {
+        let was_known = self.locked().space.is_known();
         let mut done = self.make_checkpoint();
-        if matches!(done, Err(Error::NoSpace)) && self.find_space()? {
+        if matches!(done, Err(Error::NoSpace)) && !was_known {
+            self.find_space()?;
             done = self.make_checkpoint();
         }
         self.locked().full_at = None;
@@ -458,8 +462,11 @@ impl Pmem {
         if !self.options.writable {
             return Err(Error::ReadOnly);
         }
+        // Another thread may take in what was found while this one waits for it.
+        let was_known = self.locked().space.is_known();
         let mut done = run();
-        if matches!(done, Err(Error::NoSpace)) && self.find_space()? {
+        if matches!(done, Err(Error::NoSpace)) && !was_known {
+            self.find_space()?;
             done = run();
         }
         let is_full = |done: &Result<R>| matches!(done, Err(Error::NoSpace));

@@ -5,6 +5,7 @@
 use super::{Draft, IsOpen};
 use crate::format::{Record, Role};
 use marram_format::operation::{OperationKind, OperationRecord, TRASH_PREFIX};
+use marram_store::operations::{taken_back_by, undone_by};
 use marram_store::{Error, MergedFrom, Result, Source};
 
 /// Which text of a merge's operation tells how the base has moved.
@@ -43,11 +44,13 @@ impl Draft {
     /// Keeps the state before a merge. What is changed of its dataset from then on is the merge.
     ///
     /// # Errors
-    /// [`Error::InUse`] if it was computed on another base than there is.
+    /// [`Error::InUse`] if it was computed on another base than there is; [`Error::Invalid`] if it
+    /// takes back what was taken back meanwhile.
     pub(crate) fn begin_merge(&mut self, merged: &MergedFrom<'_>) -> Result<Merging> {
         let dataset = self.catalogue.dataset(merged.dataset)?;
         let read = self.catalogue.find(merged.read)?;
         self.refuse_moved(dataset, merged)?;
+        self.refuse_undone()?;
         if let Some(keep) = merged.keep {
             self.snapshot(merged.dataset, keep)?;
         }
@@ -120,6 +123,16 @@ impl Draft {
         }
         let holder = "another merge between the two has moved their base: merge again".to_owned();
         Err(Error::InUse { name: base.to_string(), holder })
+    }
+
+    /// Another client may have taken the same back first.
+    pub(crate) fn refuse_undone(&self) -> Result<()> {
+        let entries = self.catalogue.operations().iter().map(|(number, it)| (*number, it));
+        let mut undone = undone_by(entries).into_iter();
+        match undone.find(|(number, _)| self.undoes != 0 && *number == self.undoes) {
+            Some((_, by)) => Err(Error::Invalid(taken_back_by(by))),
+            None => Ok(()),
+        }
     }
 
     /// Makes the state that was read the base. Those before it are kept for an operation, or go.

@@ -25,8 +25,10 @@ const COMMAND_NOT_FOUND: i32 = 59;
 const ILLEGAL_OPERATION: i32 = 20;
 /// Codes with which a server ends, stops being the one that is written to, has none of the
 /// answer yet, or knows a transaction no more.
-const PASSING: [i32; 17] =
-    [6, 7, 24, 64, 89, 91, 189, 246, 251, 262, 9001, 10058, 10107, 11600, 11602, 13435, 13436];
+const PASSING: [i32; 21] = [
+    6, 7, 24, 43, 64, 89, 91, 134, 189, 237, 246, 251, 262, 9001, 10058, 10107, 11600, 11601,
+    11602, 13435, 13436,
+];
 /// With this a server marks a transaction that may be tried again.
 const TRANSIENT: &str = "TransientTransactionError";
 

@@ -40,6 +40,9 @@ pub(super) struct Sessions {
     is_new: Arc<AtomicBool>,
     /// The largest number of an entry that the server has acknowledged.
     acknowledged: Mutex<Option<Vec<u8>>>,
+    /// Held while lost sessions are ended, and while the server is asked for what it has
+    /// acknowledged: nothing is committed meanwhile.
+    looking: tokio::sync::Mutex<()>,
 }
 
 impl Sessions {
@@ -60,6 +63,7 @@ impl Sessions {
             calls: AtomicU64::new(0),
             is_new,
             acknowledged: Mutex::default(),
+            looking: tokio::sync::Mutex::default(),
         }
     }
 
@@ -167,10 +171,14 @@ impl Sessions {
 
     /// Ends at the server what was lost, and looks whether it is still the server that it was.
     async fn settle(&self) -> Outcome<()> {
-        let lost = self.lost.lock().clone();
-        if !lost.is_empty() {
-            self.command(doc! { "killSessions": lost.clone() }).await?;
-            self.lost.lock().retain(|session| !lost.contains(session));
+        {
+            // What one call has ended another may have begun anew.
+            let _looking = self.looking.lock().await;
+            let lost = self.lost.lock().clone();
+            if !lost.is_empty() {
+                self.command(doc! { "killSessions": lost.clone() }).await?;
+                self.lost.lock().retain(|session| !lost.contains(session));
+            }
         }
         self.refuse_loss().await
     }
@@ -209,6 +217,7 @@ impl Sessions {
     /// A server that was restored from a backup, or a member of a replica set that took over
     /// without having had all, lacks what was acknowledged: nothing goes on there.
     async fn refuse_loss(&self) -> Outcome<()> {
+        let _looking = self.looking.lock().await;
         if !self.is_new.swap(false, Ordering::AcqRel) {
             return Ok(());
         }

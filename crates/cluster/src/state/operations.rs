@@ -11,7 +11,7 @@ use marram_store::{
     Author, Batch, DatasetName, Destruction, Error, Hidden, Key, MergedFrom, Operation,
     OperationLog, Result, Reversal, Source, Store, Undo, View, kind, limit_batch,
 };
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 /// How often a limit is set anew while others change its dataset.
@@ -58,29 +58,42 @@ impl Cluster {
         Ok(limit_text(limit))
     }
 
-    /// Sets a limit, with an operation that may take another one back.
-    fn change_limit(&self, dataset: u64, (owner, limit): (u64, Limit), undoes: u64) -> Result<()> {
+    /// Sets a limit, with an operation that may take another one back: that is judged anew each
+    /// time that another client was first. Returns the number of the operation, or 0.
+    fn change_limit(
+        &self,
+        dataset: u64,
+        (owner, limit): (u64, Limit),
+        (undoes, past): (u64, bool),
+    ) -> Result<u64> {
         let item = (limit != Limit::NONE).then(|| Bytes::copy_from_slice(&limit.encode()));
-        let former = self.limit_now(dataset, owner)?;
-        let after = &mut |draft: &mut Draft| {
-            draft.act_for(self.author.as_ref());
-            draft.taking_back(undoes);
-            let name = draft.catalogue().source(dataset).map(|of| of.to_string());
-            let texts = [name.unwrap_or_default(), former.clone(), limit_text(limit)];
-            let texts = texts.each_ref().map(String::as_str);
-            let record = OperationRecord::of(OperationKind::Limit, dataset, &texts);
-            draft.enter(OperationRecord { detail: owner, ..record })?;
-            Ok(())
-        };
-        let before = &mut |_: &mut Draft| Ok(());
-        let mut around = Around { before, after };
-        // It depends on nothing that others change.
         for _ in 0..TRIES_MAX {
             let mut batch = limit_batch(owner, item.clone());
             batch.seen = Some(self.shared.state.read().moment(dataset));
+            if undoes != 0 {
+                let limit_now = |dataset, owner| self.limit_now(dataset, owner);
+                self.judged()?.limit_before(undoes, (past, &limit_now))?;
+            }
+            let former = self.limit_now(dataset, owner)?;
+            let entered = Cell::new(0);
+            let after = &mut |draft: &mut Draft| {
+                draft.act_for(self.author.as_ref());
+                draft.taking_back(undoes);
+                let name = draft.catalogue().source(dataset).map(|of| of.to_string());
+                let texts = [name.unwrap_or_default(), former.clone(), limit_text(limit)];
+                let texts = texts.each_ref().map(String::as_str);
+                let record = OperationRecord::of(OperationKind::Limit, dataset, &texts);
+                entered.set(draft.enter(OperationRecord { detail: owner, ..record })?);
+                Ok(())
+            };
+            let before = &mut |draft: &mut Draft| {
+                draft.taking_back(undoes);
+                draft.refuse_undone()
+            };
+            let mut around = Around { before, after };
             match self.shared.publish_around((dataset, batch), &mut around) {
                 Err(Error::Overtaken) => {}
-                done => return done,
+                done => return done.map(|()| entered.get()),
             }
         }
         Err(Error::Overtaken)
@@ -128,7 +141,7 @@ impl OperationLog for Cluster {
         let limit = limit.map_or(Ok(Limit::NONE), |limit| Limit::decode(&limit));
         let limit = limit.map_err(|error| Error::Invalid(error.to_string()))?;
         let dataset = self.catalogue()?.dataset(name)?;
-        self.change_limit(dataset, (owner, limit), 0)
+        self.change_limit(dataset, (owner, limit), (0, false)).map(drop)
     }
 }
 
@@ -149,9 +162,7 @@ impl Undo for Cluster {
         let limit_now = |dataset, owner| self.limit_now(dataset, owner);
         let limit = self.judged()?.limit_before(number, (past, &limit_now))?;
         if let Some((dataset, owner, limit)) = limit {
-            self.change_limit(dataset, (owner, limit), number)?;
-            let operations = Arc::clone(self.catalogue()?.operations());
-            return Ok(operations.last_key_value().map_or(0, |(number, _)| *number));
+            return self.change_limit(dataset, (owner, limit), (number, past));
         }
         self.publish(&mut |draft| {
             let mut state = self.shared.state.write();

@@ -180,7 +180,11 @@ fn unusable(path: &Path, reason: impl Into<String>) -> ImageError {
 /// What a file lies on.
 fn kind_of(file: &File, path: &Path) -> Result<MediumKind, ImageError> {
     MediumKind::of(file).map_err(|error| match error {
-        Errno::OPNOTSUPP => unusable(path, "a pmem home cannot lie on hugetlbfs yet"),
+        Errno::OPNOTSUPP => unusable(
+            path,
+            "a pmem home cannot lie on hugetlbfs, nor on a DAX device that a power cut empties or \
+             whose lines this processor cannot write back",
+        ),
         other => unusable(path, other.to_string()),
     })
 }

@@ -377,6 +377,8 @@ impl State {
                         self.dataset.has_left = true;
                         self.dataset.waiting.push(ino);
                     }
+                    // It went meanwhile, with the last that had it open.
+                    Err(Error::Stale) => self.give_up(),
                     Err(error) => return Err(error),
                 }
             }

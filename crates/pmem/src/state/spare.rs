@@ -65,23 +65,23 @@ pub(crate) struct Spare {
     pub(crate) run: Run,
 }
 
-/// The runs that stand in an image, by their pages. Of two that have a page in common, as a crash
-/// between two stores can leave them, there is one.
+/// The runs that stand in an image, by their pages. None of two that have a page in common is
+/// right: a crash cannot leave them.
 pub(crate) fn read_spare(memory: &Memory) -> Result<Vec<Spare>> {
-    let mut found = Vec::new();
+    let mut found: Vec<Spare> = Vec::new();
     for word_at in (SPARE..).step_by(8).take(SPARE_WORDS) {
         let run = Run::decode(memory.word(word_at)?);
         let is_inside = |run: &Run| run.first >= FIRST_PAGE && run.end() <= memory.bytes() / PAGE;
         found.extend(run.filter(is_inside).map(|run| Spare { word_at, run }));
     }
     found.sort_by_key(|spare| spare.run.first);
-    let mut end = 0;
-    found.retain(|spare| {
-        let is_apart = spare.run.first >= end;
-        end = end.max(spare.run.end());
-        is_apart
-    });
-    Ok(found)
+    let meet = |one: &Spare, other: &Spare| {
+        one.word_at != other.word_at
+            && one.run.first < other.run.end()
+            && other.run.first < one.run.end()
+    };
+    let is_apart = |spare: &Spare| !found.iter().any(|other| meet(spare, other));
+    Ok(found.iter().filter(|spare| is_apart(spare)).copied().collect())
 }
 
 impl State {
@@ -128,12 +128,24 @@ impl State {
         let mut spare: Vec<Spare> =
             words.clone().zip(&runs).map(|(word_at, run)| Spare { word_at, run: *run }).collect();
         let encoded = runs.iter().map(|run| run.encode()).chain(std::iter::repeat(0));
-        let mut stored = 0;
+        let mut changed = Vec::new();
         for (word_at, word) in words.zip(encoded) {
-            if self.memory.word(word_at)? != word {
-                self.memory.store(word_at, 8, word)?;
-                stored += 8;
+            let before = self.memory.word(word_at)?;
+            if before != word {
+                changed.push((word_at, before, word));
             }
+        }
+        // An old run and a new one that have pages in common never stand there together: what is
+        // left of one when the other has been given away would be wrong.
+        let mut stored = 0;
+        for (word_at, _, _) in changed.iter().filter(|(_, before, _)| *before != 0) {
+            self.memory.store(*word_at, 8, 0)?;
+            stored += 8;
+        }
+        self.memory.persist();
+        for (word_at, _, word) in changed.iter().filter(|(_, _, word)| *word != 0) {
+            self.memory.store(*word_at, 8, *word)?;
+            stored += 8;
         }
         self.memory.persist();
         // It changes no state: no checkpoint is due for it.

@@ -70,10 +70,11 @@ fn in_open(
     output.refuse_untold(&dataset.mount)?;
     let row = find_open(&dataset.target, id)?;
     let parts = row.parts();
-    let datasets = Datasets::of_open(&dataset, &parts)?;
+    let (client, mount) = (connected(&dataset.target)?, dataset.mount.clone());
+    let datasets = Datasets::of_open(dataset, &parts)?;
     let inherited = datasets.inherited()?;
     let places: Vec<PathBuf> = parts.into_iter().map(|part| part.place).collect();
-    let view = datasets.view(&connected(&dataset.target)?, &places)?;
+    let view = datasets.view(&client, &places)?;
     let command = Begun {
         view: &view,
         inherited: &inherited,
@@ -96,7 +97,7 @@ fn in_open(
     }
     inherited.move_to_ends();
     if let Outcome::Left(_) = outcome {
-        Report { id: &row.id, outcome: &outcome, attempts: 1, mount: &dataset.mount }.print(output);
+        Report { id: &row.id, outcome: &outcome, attempts: 1, mount: &mount }.print(output);
     }
     Ok(outcome.status())
 }

@@ -73,6 +73,11 @@ impl Dataset {
         self.places.iter().map(binding).collect()
     }
 
+    /// Whether a transaction's part is in it.
+    fn is(&self, part: &TransactionPart) -> bool {
+        self.target.mounted.as_ref().is_some_and(|it| it.dataset.as_str() == part.dataset)
+    }
+
     /// The pool that it is in, among all that are mounted.
     fn home(&self) -> Option<(&str, &Path)> {
         let daemon = self.target.daemon.as_ref()?;
@@ -109,19 +114,32 @@ impl Datasets {
         Datasets { first, others }.without_mounts_in_them()
     }
 
-    /// The same of those that an open transaction works in, of which one was found.
+    /// The same of those that an open transaction works in, of which one was found. The others are
+    /// looked for where they were mounted when it began.
     ///
     /// # Errors
-    /// It works in other datasets only; as for [`Dataset::find`].
-    pub(super) fn of_open(found: &Dataset, parts: &[TransactionPart]) -> Result<Datasets> {
-        let is_found = |part: &TransactionPart| {
-            found.target.mounted.as_ref().is_some_and(|it| it.dataset.as_str() == part.dataset)
-        };
-        if !parts.iter().any(is_found) {
+    /// It works in other datasets only; something else is mounted where one was; as for
+    /// [`Dataset::find`].
+    pub(super) fn of_open(found: Dataset, parts: &[TransactionPart]) -> Result<Datasets> {
+        if !parts.iter().any(|part| found.is(part)) {
             let names: Vec<&str> = parts.iter().map(|part| &*part.dataset).collect();
             return Err(Error::usage(format!("the transaction is one of {}", names.join(", "))));
         }
-        let mut all = parts.iter().map(|part| Dataset::find(&part.directory));
+        let home = found.home().map(|(id, pool)| (id.to_owned(), pool.to_owned()));
+        let mut found = Some(found);
+        let mut all = parts.iter().map(|part| {
+            if let Some(own) = found.take_if(|found| found.is(part)) {
+                return Ok(own);
+            }
+            let other = Dataset::find(&part.directory)?;
+            let its = other.home().map(|(id, pool)| (id.to_owned(), pool.to_owned()));
+            if other.is(part) && its == home {
+                return Ok(other);
+            }
+            let told = quoted(part.directory.as_os_str().as_bytes());
+            Err(Error::in_use(format!("{} is not mounted at {told} any more", part.dataset))
+                .hint("mount it there, or end the transaction"))
+        });
         let first = all.next().unwrap_or_else(|| Err(Error::failed("there is no dataset")))?;
         Datasets { first, others: all.collect::<Result<_>>()? }.without_mounts_in_them()
     }

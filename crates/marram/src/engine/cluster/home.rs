@@ -195,7 +195,8 @@ impl ClusterHome {
     }
 
     fn sweep_once(&self, mounts: &dyn Mounts) -> marram_store::Result<()> {
-        self.while_open(|| self.store.let_go_of_expired())?;
+        // A database that is full refuses it, and space is given back all the same.
+        let let_go = self.while_open(|| self.store.let_go_of_expired());
         let is_wanted = || !mounts.is_shut();
         while is_wanted() && self.while_open(|| self.store.prune_step().map(|it| it.more))? {}
         let mut after = Vec::new();
@@ -207,7 +208,7 @@ impl ClusterHome {
                 break;
             }
         }
-        Ok(())
+        let_go
     }
 
     /// Does something, unless the home is closed.

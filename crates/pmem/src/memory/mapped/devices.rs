@@ -44,6 +44,17 @@ impl DaxDevice {
         self.bytes - self.bytes % self.align.max(1)
     }
 
+    /// Whether it lies on a bus of persistent memory. Others are memory that the system has set
+    /// apart, and that a power cut empties.
+    pub(super) fn is_persistent(&self) -> bool {
+        let Ok(folder) = self.folder.canonicalize() else { return false };
+        let is_bus = |above: &Path| {
+            let name = above.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with("ndbus"))
+        };
+        folder.ancestors().any(is_bus)
+    }
+
     /// What all nodes of the device have in common, so that it can be locked.
     pub(super) fn common_file(&self) -> Result<File> {
         File::open(self.folder.join("size"))
@@ -93,8 +104,21 @@ mod tests {
         tree(sys.path(), "memory_controller");
         let found = DaxDevice::of(sys.path(), makedev(252, 7)).unwrap();
         assert_eq!((found.bytes, found.align, found.image_bytes()), (10 << 20, 4 << 20, 8 << 20));
+        assert!(found.is_persistent());
         assert_eq!(DaxDevice::of(sys.path(), makedev(1, 3)), None);
         assert_eq!(DaxDevice::of(sys.path(), makedev(252, 8)), None);
+    }
+
+    #[test]
+    fn memory_that_a_power_cut_empties_is_told_apart() {
+        let sys = tempfile::tempdir().unwrap();
+        tree(sys.path(), "unknown");
+        let apart = sys.path().join("devices/platform/hmem.0/dax1.0");
+        fs::create_dir_all(&apart).unwrap();
+        fs::write(apart.join("size"), "10485760\n").unwrap();
+        symlink("../../../bus/dax", apart.join("subsystem")).unwrap();
+        symlink(&apart, sys.path().join("dev/char/252:9")).unwrap();
+        assert!(!DaxDevice::of(sys.path(), makedev(252, 9)).unwrap().is_persistent());
     }
 
     #[test]

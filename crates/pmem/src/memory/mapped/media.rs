@@ -85,13 +85,16 @@ impl MediumKind {
     /// What an open file lies on.
     ///
     /// # Errors
-    /// What the system says; hugetlbfs, where there is no way yet, as [`Errno::OPNOTSUPP`].
+    /// What the system says; hugetlbfs, and a DAX device that is no persistent memory or that this
+    /// processor has no way to write back, as [`Errno::OPNOTSUPP`].
     pub fn of(file: &impl AsFd) -> Result<MediumKind, Errno> {
         let status = fstat(file)?;
         if FileType::from_raw_mode(status.st_mode) == FileType::CharacterDevice
-            && Flush::of_processor().is_some()
-            && DaxDevice::of(Path::new(SYS), status.st_rdev).is_some()
+            && let Some(device) = DaxDevice::of(Path::new(SYS), status.st_rdev)
         {
+            if !device.is_persistent() || Flush::of_processor().is_none() {
+                return Err(Errno::OPNOTSUPP);
+            }
             let caches_survive = caches_survive(Path::new(SYS), "char", status.st_rdev);
             return Ok(MediumKind::Lines { is_device: true, caches_survive });
         }
