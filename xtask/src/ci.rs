@@ -2,7 +2,7 @@
 //!
 //! Stages that draw from a space without end (histories, crash states, faults, inputs of decoders,
 //! loads on a mount) have two slices. The short ones are chosen by what they find: all stages
-//! together take at most a quarter of an hour on two processors after the build, which is one for
+//! together take at most half an hour on two slow processors after the build, which is one for
 //! all of them. The long ones, `--long`, take hours.
 //!
 //! Nothing is skipped silently: a stage either runs or fails, except that runs on real mounts are

@@ -1,6 +1,7 @@
 //! An ext2 and an ext3 image as users have them: made by `mke2fs`, mounted, killed in the middle of
 //! work, judged by `e2fsck`, and mounted by the kernel.
 
+use crate::tree::wait_for;
 use crate::workbench::{Outcome, Workbench, can_mount, outcome};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -147,6 +148,9 @@ fn what_the_kernel_has_made_is_served_and_changed() {
     bench.host(&["umount", "mnt"]).good();
     assert!(beside.status != 0 && beside.err.contains("in use by the loop device"), "{beside:?}");
     made.and(tree).unwrap();
+    // The mount is also seen in namespaces that other tests have made meanwhile.
+    let loops = || bench.host(&["losetup", "--associated", "disk.img"]).out;
+    wait_for("no loop device has the image", || loops().trim().is_empty());
     bench.run("mount disk.img mnt").good();
     assert_eq!(digest(&bench, "mnt"), before);
     (0..450).for_each(|which| fs::remove_file(bench.path(&format!("mnt/{which}"))).unwrap());

@@ -258,3 +258,22 @@ fn what_is_in_another_pool_or_no_dataset_is_refused_before_the_command_runs() {
     bench.run("unmount mnt/in").good();
     end(&bench);
 }
+
+#[test]
+fn an_open_transaction_goes_on_where_its_dataset_is_mounted_now() {
+    let Some(bench) = both() else { return };
+    let begun = bench.run("tx begin mnt");
+    let id = begun.good().out.trim().to_owned();
+    bench.run("unmount mnt").good();
+    bench.make_folder("elsewhere");
+    bench.run("mount work.pool elsewhere").good();
+    bench.run("mount -o dataset=second work.pool mnt").good();
+    let mut step = bench.command();
+    step.current_dir(bench.path("elsewhere")).args(["tx", "run", "--id", &id]);
+    outcome(step.args(["--", "sh", "-c", "echo new > new"])).good();
+    assert!(!bench.path("elsewhere/new").exists() && !bench.path("mnt/new").exists());
+    bench.run(&format!("tx commit elsewhere {id}")).good();
+    assert!(bench.path("elsewhere/new").exists() && !bench.path("mnt/new").exists());
+    bench.run("unmount mnt").good();
+    bench.run("unmount elsewhere").good();
+}
