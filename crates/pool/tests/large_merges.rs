@@ -3,8 +3,8 @@
 use crate::support::{content, new_pool, noise, put, remove, root, section, source, view};
 use marram_pool::{Author, Pool};
 use marram_store::{
-    Admission, Batch, Block, DatasetName, EphemeralSnapshots, Error, Item, Key, MergedFrom,
-    OperationLog, Properties, Store, View,
+    Admission, Batch, Block, DatasetName, EphemeralSnapshots, Error, Item, Key, MergeInto,
+    MergedFrom, OperationLog, Properties, Store, View,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,6 +107,45 @@ fn thousands_of_files_are_taken_away_again_by_a_small_pool() {
     merge(&pool, &*live, |_| removing()).expect("there is room");
     assert!(live.get(section(FILES + 9_999, 0)).unwrap().is_none());
     assert_eq!(pool.list_trash().unwrap().len(), 4, "both can be undone");
+}
+
+#[test]
+fn merges_that_fit_only_one_by_one_are_refused_and_nothing_that_is_kept_goes() {
+    let (pool, live) = forked(64);
+    let two: DatasetName = "two".parse().unwrap();
+    pool.create(&two, &Properties::default()).unwrap();
+    pool.fork(&two, &"g".parse().unwrap(), 1).unwrap();
+    merge(&pool, &*live, |_| empty_files(0..100)).expect("there is room");
+    let kept = pool.list_trash().unwrap().len();
+    let blocks = pool.status().free_bytes * 6 / 10 / 61_440;
+    let content = || {
+        let mut batch = Batch::new();
+        for number in 0..blocks {
+            let block = Block::fresh(noise(number, 60_000));
+            batch.put(section(FILES + number, 0), Item::with_block("60000", block));
+        }
+        batch
+    };
+    let (names, forks) = ([DatasetName::root(), two], [source("f"), source("g")]);
+    let into = [live, view(&pool, "two")];
+    let read = forks.each_ref().map(|it| pool.ephemeral_snapshot(&it.dataset, "merge").unwrap());
+    let merged = [0, 1].map(|at: usize| MergedFrom {
+        dataset: &names[at],
+        fork: &forks[at],
+        read: &read[at],
+        keep: None,
+        root_object: 1,
+        base: None,
+        moves_base: false,
+    });
+    let merge = |at: usize| MergeInto { view: &*into[at], batch: content(), merged: &merged[at] };
+    let store: &dyn Store = &pool;
+    assert_eq!(store.apply_merges(vec![merge(0), merge(1)]), Err(Error::NoSpace));
+    assert_eq!(pool.list_trash().unwrap().len(), kept, "nothing was let go of for it");
+    assert_eq!(store.apply_merges(vec![merge(1)]), Ok(()));
+    for read in &read {
+        pool.discard_ephemeral(read);
+    }
 }
 
 #[test]

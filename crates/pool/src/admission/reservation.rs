@@ -37,16 +37,18 @@ pub(crate) fn reserve<'p, M: SpaceMaker>(
     }
 }
 
-/// As [`reserve`], for a merge.
+/// As [`reserve`], for a merge beside others of the same commit, for which so many bytes were
+/// found.
 pub(crate) fn reserve_merge<'p, M: SpaceMaker>(
     maker: &M,
     pool: &'p State,
     dataset: &Dataset,
     batch: &mut Batch<'_>,
+    beside: u64,
 ) -> Result<Granted<'p, M::Turn>> {
-    match find_as_ordinary(maker, pool, dataset, batch)? {
+    match find_as_ordinary(maker, pool, dataset, batch, beside)? {
         Some(granted) => Ok(granted),
-        None => reserve(maker, pool, dataset, batch, Need::of_merge(batch)),
+        None => reserve(maker, pool, dataset, batch, Need::of_merge(batch).beside(beside)),
     }
 }
 
@@ -58,6 +60,7 @@ fn find_as_ordinary<'p, M: SpaceMaker>(
     pool: &'p State,
     dataset: &Dataset,
     batch: &mut Batch<'_>,
+    beside: u64,
 ) -> Result<Option<Granted<'p, M::Turn>>> {
     if batch.admission != Admission::Freeing
         || shortage::admit(pool, dataset, batch, cost(batch), Waiting::default()).is_some()
@@ -65,7 +68,7 @@ fn find_as_ordinary<'p, M: SpaceMaker>(
         return Ok(None);
     }
     batch.admission = Admission::Ordinary;
-    let mut need = Need::of_merge(batch);
+    let mut need = Need::of_merge(batch).beside(beside);
     if need.allows_dry_run()
         && let Search::Found(granted) =
             shortage::find_space(pool, dataset, batch, &mut need, maker.turn()?)?
@@ -86,7 +89,7 @@ pub(crate) fn dry_run_merge<M: SpaceMaker>(
 ) -> Result<()> {
     let mut need = Need::of_merge(batch);
     if shortage::admit(pool, dataset, batch, need.cost(), Waiting::default()).is_some()
-        || find_as_ordinary(maker, pool, dataset, batch)?.is_some()
+        || find_as_ordinary(maker, pool, dataset, batch, 0)?.is_some()
     {
         return Ok(());
     }

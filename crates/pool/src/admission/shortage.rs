@@ -57,6 +57,9 @@ pub(crate) struct Need {
     least: u64,
     allows_dry_run: bool,
     dry_run: Option<DryRun>,
+    /// What was found for other batches of the same commit. No commit that comes before gives it
+    /// back.
+    beside: u64,
 }
 
 /// What a dry run of a batch has found. It is true as long as no commit has passed.
@@ -82,7 +85,7 @@ impl Need {
     /// Of a batch that is only applied.
     pub(crate) fn of(batch: &Batch<'_>) -> Need {
         let cost = cost(batch);
-        Need { cost, least: cost, allows_dry_run: false, dry_run: None }
+        Need { cost, least: cost, allows_dry_run: false, dry_run: None, beside: 0 }
     }
 
     /// Of a merge: one commit for it alone, which may fail without harm.
@@ -93,6 +96,11 @@ impl Need {
         }
         let least = least_cost(batch).min(reckoned.cost);
         Need { least, allows_dry_run: true, ..reckoned }
+    }
+
+    /// The same beside other batches of one commit, for which so many bytes were found.
+    pub(crate) fn beside(self, bytes: u64) -> Need {
+        Need { beside: bytes, ..self }
     }
 
     /// Content that other items had already, and that a commit has written meanwhile, is there.
@@ -123,6 +131,11 @@ impl Need {
 }
 
 impl Admitted<'_> {
+    /// How much was found.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Whether it is less than what is reckoned by keys.
     pub(crate) fn is_by_dry_run(&self) -> bool {
         self.dry_run.get().is_some()
@@ -209,7 +222,7 @@ pub(crate) fn find_space<'p, T: CommitTurn>(
             return Ok(Search::Found(Granted { admitted, _turn: turn }));
         }
         let keys = look::look_at_keys(pool);
-        let back = keys.map(|keys| Waiting { needed: 0, ..keys });
+        let back = keys.map(|keys| Waiting { needed: need.beside, ..keys });
         let room = back.map_or(u64::MAX, |back| room::room(pool, dataset, batch, back));
         // What needs that much in any case need not be looked at.
         if need.least <= room {
@@ -222,7 +235,9 @@ pub(crate) fn find_space<'p, T: CommitTurn>(
                 return Ok(Search::Found(Granted { admitted, _turn: turn }));
             }
         }
-        if need.known().unwrap_or(need.least) > room || commits > 0 && nothing_waits(pool) {
+        if need.known().unwrap_or(need.least) > room
+            || commits > 0 && nothing_waits(pool, need.beside)
+        {
             let is_hopeless = is_hopeless(pool, dataset, batch, need, back);
             return Ok(Search::None { is_hopeless });
         }
@@ -343,9 +358,10 @@ pub(crate) fn still_fits(
     }
 }
 
-/// Whether a commit would have nothing to take in.
-fn nothing_waits(pool: &State) -> bool {
-    *pool.ledger.admitted_bytes.lock() == 0 && nothing_is_dirty(pool)
+/// Whether a commit would have nothing to take in: what was admitted are batches of the caller's
+/// own.
+fn nothing_waits(pool: &State, own: u64) -> bool {
+    *pool.ledger.admitted_bytes.lock() == own && nothing_is_dirty(pool)
 }
 
 fn nothing_is_dirty(pool: &State) -> bool {

@@ -191,11 +191,12 @@ struct Admission<'m, 'p> {
     admitted: Admitted<'p>,
 }
 
-/// Finds space for the batch of a merge.
+/// Finds space for the batch of a merge, beside what was found for others of the same commit.
 fn admit<'m, 'p>(
     session: &'p Session,
     (view, merged): (&dyn View, &'m MergedFrom<'m>),
     batch: &mut Batch<'_>,
+    beside: u64,
 ) -> Result<Admission<'m, 'p>> {
     if !view.writable() {
         return Err(Error::ReadOnly("a snapshot or a read-only pool".to_owned()));
@@ -205,7 +206,7 @@ fn admit<'m, 'p>(
     let gone = || Error::NoDataset(live.name.clone());
     let dataset = inner.running(live.id).ok_or_else(gone)?;
     quota::check_quota(inner, &dataset, batch, || turn::commit(inner))?;
-    let granted = reservation::reserve_merge(&Reclaim(inner), inner, &dataset, batch)?;
+    let granted = reservation::reserve_merge(&Reclaim(inner), inner, &dataset, batch, beside)?;
     Ok(Admission { dataset, merged, admitted: granted.without_turn() })
 }
 
@@ -215,7 +216,8 @@ pub(crate) fn enter_merges(session: &Session, merges: Vec<MergeInto<'_>>) -> Res
     refuse_among_several(&merges)?;
     let (mut admissions, mut batches) = (Vec::new(), Vec::new());
     for MergeInto { view, mut batch, merged } in merges {
-        admissions.push(admit(session, (view, merged), &mut batch)?);
+        let beside = admissions.iter().map(|it: &Admission<'_, '_>| it.admitted.bytes()).sum();
+        admissions.push(admit(session, (view, merged), &mut batch, beside)?);
         batches.push(batch);
     }
     let reads = admissions.iter().map(|admission| admission.merged.read);
