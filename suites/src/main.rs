@@ -9,6 +9,7 @@ mod accepted;
 mod acl;
 mod build;
 mod copies;
+mod dax;
 mod differential;
 mod examples;
 mod fio;
@@ -177,6 +178,7 @@ const SCRIPTS: &[Script] = &[
         "SIGKILL of a pmem home under calls that nobody syncs: none that returned is lost",
         pmem::kills::run_all,
     ),
+    script("dax", "pmem homes on emulated memory with DAX: power cut at work, twice", dax::run_all),
     script("full", "a full pool: ENOSPC, delete, go on", full::fill),
     script("accepted", "what mmap and writeback had accepted fits a full pool", accepted::run_all),
     script(

@@ -11,7 +11,7 @@
 use crate::failure::{Context, Result, fail};
 use crate::process::{command, is_installed, run_shown};
 use crate::watchdog::Watchdog;
-use crate::{project, setup, tidy};
+use crate::{project, setup, tests, tidy};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -36,8 +36,9 @@ const LIMIT: Duration = Duration::from_secs(80 * 60);
 
 /// Scripts on real mounts that the short slice leaves out: each takes minutes, most of them for
 /// programs and trees that are fetched and unpacked first.
-const LONG_SCRIPTS: [&str; 8] = [
+const LONG_SCRIPTS: [&str; 9] = [
     "build",
+    "dax",
     "isolation",
     "linux-tree-parallel",
     "many",
@@ -177,12 +178,11 @@ fn build() -> Result<()> {
 
 /// All tests; root also runs those that need root.
 fn test() -> Result<()> {
-    let words = ["test", "--quiet", "--locked", "--workspace", "--profile", PROFILE];
     if rustix::process::geteuid().is_root() {
-        return cargo(&[&words[..], &["--", "--include-ignored"]].concat());
+        return tests::run(PROFILE, &["--quiet", "--include-ignored"], &LEAN);
     }
     println!("SKIPPED, NOT TESTED: the tests that need root (`#[ignore = \"needs root\"]`)");
-    cargo(&words)
+    tests::run(PROFILE, &["--quiet"], &LEAN)
 }
 
 /// What `make install` builds. The short slice leaves it out: it differs from the one build in

@@ -11,6 +11,7 @@ mod fuzz;
 mod merges;
 mod neighbour;
 mod sim;
+mod tests;
 mod tidy;
 mod watchdog;
 

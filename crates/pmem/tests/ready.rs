@@ -104,20 +104,24 @@ fn a_full_image_has_no_spare_pages_and_has_some_again_later() {
     assert!(spare());
 }
 
-#[test]
-fn an_image_that_makes_no_sense_is_refused_or_not_changed_any_more() {
-    let mut image = stage(40).image();
+/// An image in which the content of a file lies where the inode table does.
+fn circular(mut image: Vec<u8>, text: &str) -> Vec<u8> {
     let files = opened(&Recorded::new(image.clone()), some_clock()).unwrap();
-    let ino = files.lookup(Ino::ROOT, name("f9")).unwrap().ino;
+    let ino = files.lookup(Ino::ROOT, name(text)).unwrap().ino;
     drop(files);
     let root = u64::from_le_bytes(image[12_288 + 264..][..8].try_into().unwrap());
     let (top, height) = ((root & !0xfff) as usize, root & 7);
     assert_eq!(height, 1, "the inode table has several pages");
     let page =
         u64::from_le_bytes(image[top + (ino.0 as usize / 32) * 8..][..8].try_into().unwrap());
-    // The content of a file lies where the inode table does.
     let pointer = page as usize + (ino.0 as usize % 32) * 128 + 24;
     image[pointer..pointer + 8].copy_from_slice(&(root & !0xfff).to_le_bytes());
+    image
+}
+
+#[test]
+fn an_image_that_makes_no_sense_is_refused_or_not_changed_any_more() {
+    let image = circular(stage(40).image(), "f9");
     let medium = Recorded::new(image);
     let refused = Pmem::open(Memory::new(Box::new(medium.clone())), PmemOptions::default()).err();
     assert!(matches!(refused, Some(ImageError::Damaged(_))), "{refused:?}");
@@ -128,6 +132,28 @@ fn an_image_that_makes_no_sense_is_refused_or_not_changed_any_more() {
     assert_eq!(write(&files, "f1", 8, 100), Err(Error::ReadOnly));
     assert!(files.failure().is_some() && files.space().is_err());
     assert_eq!(content(&files, "f1")[..100], [9; 100]);
+}
+
+#[test]
+fn after_a_power_cut_a_mount_answers_before_it_has_looked_through_the_checkpoint() {
+    let medium = Recorded::unordered(stage(40).image(), 1);
+    let files = opened(&medium, some_clock()).unwrap();
+    write(&files, "f3", 9, 100).unwrap();
+    files.checkpoint().unwrap();
+    write(&files, "f3", 8, 100).unwrap();
+    drop(files);
+    let medium = Recorded::unordered(medium.image(), 2);
+    let files = opened(&medium, some_clock()).unwrap();
+    let image = medium.image();
+    assert_eq!(content(&files, "f3")[..100], [9; 100]);
+    assert!(files.find_space().unwrap(), "nothing has waited for it");
+    write(&files, "f3", 7, 50).unwrap();
+    files.audit().unwrap();
+
+    let damaged = Recorded::unordered(circular(image, "f39"), 3);
+    let files = opened(&damaged, some_clock()).unwrap();
+    assert_eq!(content(&files, "f3")[..100], [9; 100]);
+    assert!(write(&files, "f3", 7, 50).is_err() && files.failure().is_some());
 }
 
 #[test]

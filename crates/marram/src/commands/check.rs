@@ -10,7 +10,7 @@ use crate::names;
 use crate::output::{Output, Progress, size_text};
 use crate::paths::resolved;
 use marram_check::{CheckOptions, Finding, Summary};
-use marram_device::{Device, FileDevice};
+use marram_device::{Device, FileDevice, Lock};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -149,6 +149,24 @@ fn cluster_text(report: &ClusterReport) -> String {
     text
 }
 
+/// What is checked, and nobody else's meanwhile.
+struct Held {
+    device: Box<dyn Device>,
+    _lock: Option<Lock>,
+}
+
+impl Held {
+    /// A DAX device has its own lock.
+    fn take(path: &Path) -> Result<Held> {
+        if let Some(image) = engine::on_dax_device(path)? {
+            return Ok(Held { device: Box::new(image), _lock: None });
+        }
+        let device = FileDevice::open(path, true)?;
+        let lock = pool_lock::take(&device)?;
+        Ok(Held { device: Box::new(device), _lock: Some(lock) })
+    }
+}
+
 /// Checks the pool at `path`, and hands out what is wrong with it.
 ///
 /// # Errors
@@ -158,9 +176,8 @@ pub(crate) fn verify(
     options: &CheckOptions,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Summary> {
-    let device = FileDevice::open(path, true)?;
-    let _lock = pool_lock::take(&device)?;
-    judged(path, looked_at(path, &device, options, report))
+    let held = Held::take(path)?;
+    judged(path, looked_at(path, &*held.device, options, report))
 }
 
 /// The same, with the bytes that are read counted.
@@ -170,9 +187,8 @@ fn verify_counted(
     progress: &Progress,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Summary> {
-    let device = FileDevice::open(path, true)?;
-    let _lock = pool_lock::take(&device)?;
-    let counted = Counted { device: &device, progress };
+    let held = Held::take(path)?;
+    let counted = Counted { device: &*held.device, progress };
     judged(path, looked_at(path, &counted, options, report))
 }
 
@@ -212,7 +228,7 @@ fn judged(
 
 /// A device of which the bytes that are read are counted.
 struct Counted<'d> {
-    device: &'d FileDevice,
+    device: &'d dyn Device,
     progress: &'d Progress,
 }
 

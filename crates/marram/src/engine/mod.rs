@@ -68,7 +68,7 @@ pub(crate) use kinds::{none_at, open, probe, probe_within};
 #[cfg(test)]
 pub(crate) use mounts::Mounts;
 pub(crate) use pmem::{
-    CreatePmem, create as create_pmem, host as pmem_host, medium as pmem_medium,
+    CreatePmem, create as create_pmem, host as pmem_host, medium as pmem_medium, on_dax_device,
 };
 pub(crate) use pool::{
     CreateRequest, ShownStreams, create, forget_damage, no_pool, pool_lock, properties,

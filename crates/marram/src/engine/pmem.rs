@@ -1,6 +1,9 @@
 //! The pmem home behind the seam: an image in a mapped file.
 
 mod datasets;
+mod device;
+
+pub(crate) use device::on_dax_device;
 
 use super::changes::Known;
 use super::home::{ControlDirectory, Home, Member, Snapshots, Task, lacks};
