@@ -10,6 +10,7 @@ mod growth;
 mod interruption;
 mod layout;
 mod library;
+mod patches;
 mod plot;
 mod pmem;
 mod race;
@@ -116,6 +117,10 @@ enum Workloads {
     Transactions,
     /// The pmem home in the library: figure 3.8 of the thesis, snapshots, operations beside tmpfs.
     Pmem,
+    /// Patches of an image in the library: table 2.10 of the thesis.
+    Patches,
+    /// Ext2 and ext3 images under each order of writes, beside fuse2fs and the kernel.
+    Images,
     /// Transactions in the library, beside files that are replaced one by one.
     TransactionsInLibrary,
 }
@@ -136,6 +141,7 @@ impl Workloads {
             Workloads::Builds => &[Group::Builds],
             Workloads::Records => &[Group::Records],
             Workloads::Slow => &[Group::Slow],
+            Workloads::Images => &[Group::Images],
             Workloads::Sync
             | Workloads::Snapshots
             | Workloads::Growth
@@ -146,6 +152,7 @@ impl Workloads {
             | Workloads::Library
             | Workloads::Transactions
             | Workloads::TransactionsInLibrary
+            | Workloads::Patches
             | Workloads::Pmem => &[],
         }
     }
@@ -197,6 +204,7 @@ fn run_all(arguments: &Arguments) -> Result<()> {
             Workloads::Transactions => transactions::run_all(arguments)?,
             Workloads::TransactionsInLibrary => transactions_in_library::run_all(arguments)?,
             Workloads::Pmem => pmem::run_all(arguments)?,
+            Workloads::Patches => patches::run_all(arguments)?,
             _ => {}
         }
     }
@@ -207,9 +215,14 @@ fn run_all(arguments: &Arguments) -> Result<()> {
 /// ours is what every kernel has.
 fn transport_words(kind: Kind) -> Vec<String> {
     match kind {
-        Kind::Marram | Kind::MarramLoop | Kind::MarramWriteback => {
-            ["-o", "transport=classic"].map(String::from).into()
-        }
+        Kind::Marram
+        | Kind::MarramLoop
+        | Kind::MarramWriteback
+        | Kind::ImageSoft
+        | Kind::ImageJournal
+        | Kind::ImageJournalFull
+        | Kind::ImageJournalWriteback
+        | Kind::ImageAsync => ["-o", "transport=classic"].map(String::from).into(),
         _ => Vec::new(),
     }
 }

@@ -47,6 +47,24 @@ const ALL: [Kind; 16] = [
     Kind::Tmpfs,
 ];
 
+/// The subjects of a race of images.
+const IMAGES: [Kind; 11] = [
+    Kind::ImageSoft,
+    Kind::ImageJournal,
+    Kind::ImageJournalFull,
+    Kind::ImageJournalWriteback,
+    Kind::ImageAsync,
+    Kind::Fuse2fs,
+    Kind::Ext2,
+    Kind::Ext3,
+    Kind::Ext3Journal,
+    Kind::Ext4,
+    Kind::OwnPassthrough,
+];
+
+/// Repetitions of a race of images.
+const IMAGE_REPETITIONS: usize = 1;
+
 /// Says whether the kernel offers io_uring to FUSE servers.
 const URING_PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
@@ -82,9 +100,16 @@ struct Race<'run> {
 
 impl<'run> Race<'run> {
     fn prepare(arguments: &'run Arguments, groups: &'run [Group]) -> Result<Self> {
-        let kinds = if arguments.subjects.is_empty() { &ALL[..] } else { &arguments.subjects };
-        let repetitions =
-            arguments.repetitions.unwrap_or(if arguments.quick { 1 } else { REPETITIONS });
+        let is_of_images = groups == [Group::Images];
+        if !is_of_images && groups.contains(&Group::Images) {
+            return fail("images race against others: name them alone, `--workloads images`");
+        }
+        let (all, whole) = match is_of_images {
+            true => (&IMAGES[..], IMAGE_REPETITIONS),
+            false => (&ALL[..], REPETITIONS),
+        };
+        let kinds = if arguments.subjects.is_empty() { all } else { &arguments.subjects };
+        let repetitions = arguments.repetitions.unwrap_or(if arguments.quick { 1 } else { whole });
         Ok(Self { arguments, groups, kinds: offered(kinds), repetitions })
     }
 
@@ -160,7 +185,8 @@ impl<'run> Race<'run> {
             return Ok(());
         }
         let svg = plot::draw(&report.panels());
-        let name = self.arguments.name_or("race");
+        let usual = if self.groups == [Group::Images] { "race-images" } else { "race" };
+        let name = self.arguments.name_or(usual);
         write_files(&name, &report.page(), &report.json()?, &svg)
     }
 

@@ -37,8 +37,8 @@ pub const TEST_PROGRAMS: [(&str, &str); 2] = [("node", "nodejs"), ("npm", "npm")
 pub const MONGODB_SERVER: &str = "SecantusDB==0.7.0b3";
 
 /// What the peers of the benchmarks take.
-pub const BENCH_PACKAGES: [&str; 7] =
-    ["bindfs", "btrfs-progs", "fio", "git", "rsync", "xfsprogs", "zfs-fuse"];
+pub const BENCH_PACKAGES: [&str; 8] =
+    ["bindfs", "btrfs-progs", "fio", "fuse2fs", "git", "rsync", "xfsprogs", "zfs-fuse"];
 
 /// What the race takes beside that: the programs that others measure file systems with, those that
 /// people build with, and databases.

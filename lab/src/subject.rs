@@ -5,6 +5,7 @@
 //! mount, daemon, loop device, files. The scripts run on any subject, so that a failure on Marram
 //! can be held against the same script on ext4.
 
+mod image;
 mod kernel;
 mod marram;
 mod mounted;
@@ -60,7 +61,34 @@ pub enum Kind {
     OwnPassthroughUring,
     /// Memory, in the kernel: the ceiling of all.
     Tmpfs,
+    /// An ext2 image that our binary serves under soft updates.
+    ImageSoft,
+    /// An ext3 image that our binary serves with a journal of metadata, data before it.
+    ImageJournal,
+    /// The same with content in the journal.
+    ImageJournalFull,
+    /// The same with content in no order.
+    ImageJournalWriteback,
+    /// An ext2 image that our binary serves in no order.
+    ImageAsync,
+    /// An ext2 image that fuse2fs serves.
+    Fuse2fs,
+    /// ext2 of the kernel.
+    Ext2,
+    /// ext3 of the kernel.
+    Ext3,
+    /// ext3 of the kernel with content in the journal.
+    Ext3Journal,
 }
+
+/// The images that our binary serves: what they are made as, and the order of writes.
+const IMAGES: [(Kind, &str, &str); 5] = [
+    (Kind::ImageSoft, "ext2", "soft-updates"),
+    (Kind::ImageJournal, "ext3", "journal"),
+    (Kind::ImageJournalFull, "ext3", "journal-full"),
+    (Kind::ImageJournalWriteback, "ext3", "journal-writeback"),
+    (Kind::ImageAsync, "ext2", "async"),
+];
 
 impl Kind {
     /// The name in tables.
@@ -84,6 +112,15 @@ impl Kind {
             Kind::OwnPassthrough => "pass-through",
             Kind::OwnPassthroughUring => "pass-io_uring",
             Kind::Tmpfs => "tmpfs",
+            Kind::ImageSoft => "soft-updates",
+            Kind::ImageJournal => "journal",
+            Kind::ImageJournalFull => "journal-full",
+            Kind::ImageJournalWriteback => "journal-wb",
+            Kind::ImageAsync => "async",
+            Kind::Fuse2fs => "fuse2fs",
+            Kind::Ext2 => "ext2",
+            Kind::Ext3 => "ext3",
+            Kind::Ext3Journal => "ext3-journal",
         }
     }
 
@@ -97,7 +134,12 @@ impl Kind {
                 | Kind::MarramWriteback
                 | Kind::MarramOff
                 | Kind::MarramZstd
-        )
+        ) || self.image().is_some()
+    }
+
+    /// What an image that we serve is made as, and its order of writes.
+    fn image(self) -> Option<(&'static str, &'static str)> {
+        IMAGES.iter().find(|(kind, ..)| *kind == self).map(|(_, format, order)| (*format, *order))
     }
 
     /// Whether it is there to show a ceiling: it stores nothing itself, or nothing that lasts.
@@ -136,6 +178,13 @@ impl Kind {
                 "ext4 underneath"
             }
             Kind::Tmpfs => "none: it is memory",
+            Kind::ImageSoft => "all; before a sync leaks only, and no name before its content",
+            Kind::ImageJournal | Kind::Ext3 => "metadata journal, data=ordered",
+            Kind::ImageJournalFull | Kind::Ext3Journal => "journal of metadata and data",
+            Kind::ImageJournalWriteback => "metadata journal, data in any order",
+            Kind::ImageAsync | Kind::Fuse2fs | Kind::Ext2 => {
+                "all; before a sync nothing is promised: e2fsck has to mend the image"
+            }
         }
     }
 }
@@ -241,9 +290,20 @@ pub fn make(kind: Kind, folder: &Path, making: &Making) -> Result<Box<dyn Subjec
         | Kind::MarramZstd => Box::new(Marram::make_as(kind, folder, making)?),
         Kind::MarramLoop => Box::new(Marram::make_on_loop_device(folder, making)?),
         Kind::Plain => Box::new(Plain::make(folder)?),
-        Kind::Ext4 | Kind::Xfs | Kind::Btrfs | Kind::BtrfsZstd | Kind::BtrfsLzo => {
-            Box::new(kernel::KernelFileSystem::make(kind, folder, making)?)
-        }
+        Kind::ImageSoft
+        | Kind::ImageJournal
+        | Kind::ImageJournalFull
+        | Kind::ImageJournalWriteback
+        | Kind::ImageAsync => Box::new(Marram::make_image_on_loop_device(kind, folder, making)?),
+        Kind::Fuse2fs => Box::new(image::Fuse2fs::make(folder, making)?),
+        Kind::Ext4
+        | Kind::Ext2
+        | Kind::Ext3
+        | Kind::Ext3Journal
+        | Kind::Xfs
+        | Kind::Btrfs
+        | Kind::BtrfsZstd
+        | Kind::BtrfsLzo => Box::new(kernel::KernelFileSystem::make(kind, folder, making)?),
         Kind::ZfsFuse => Box::new(zfs::ZfsFuse::make(folder, making, "off")?),
         Kind::ZfsFuseGzip => Box::new(zfs::ZfsFuse::make(folder, making, "gzip-1")?),
         Kind::Passthrough | Kind::OwnPassthrough | Kind::OwnPassthroughUring => {

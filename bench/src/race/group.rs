@@ -5,6 +5,7 @@ mod builds;
 mod databases;
 mod files;
 mod fio;
+mod images;
 mod log;
 mod postmark;
 mod records;
@@ -33,10 +34,12 @@ pub(in super::super) enum Group {
     Builds,
     Records,
     Slow,
+    /// What is served of ext2 and ext3 images: a race of its own.
+    Images,
 }
 
 impl Group {
-    /// All of them, in the order in which they race.
+    /// All of the whole race, in the order in which they race.
     pub(in super::super) const ALL: [Group; 11] = [
         Group::Tree,
         Group::Small,
@@ -65,6 +68,7 @@ impl Group {
             Group::Builds => "builds",
             Group::Records => "records",
             Group::Slow => "slow",
+            Group::Images => "images",
         }
     }
 
@@ -79,6 +83,7 @@ impl Group {
             Group::Small | Group::Files | Group::Blocks => (6, 1),
             Group::Builds => (6, 3),
             Group::Log => (1, 1),
+            Group::Images => (3, 1),
         };
         GIB * if is_quick { quick } else { whole }
     }
@@ -102,6 +107,7 @@ impl Group {
             Group::Builds => builds::run_all(stage),
             Group::Records => records::run_all(stage),
             Group::Slow => slow::run_all(stage),
+            Group::Images => images::run_all(stage),
         }
     }
 }

@@ -80,11 +80,13 @@ impl Report<'_> {
 
     /// How many times worse the usual one of ours is than each peer, the worst on top.
     fn ratios(&self, page: &mut String) {
+        let of_ours = |kind: &&Kind| kind.is_marram();
+        let Some(usual) = self.kinds.iter().find(of_ours).copied() else { return };
         let peers: Vec<Kind> =
             self.kinds.iter().copied().filter(|kind| !kind.is_marram()).collect();
         let mut rows: Vec<(f64, String)> = Vec::new();
         for line in self.samples.lines() {
-            let Some(ours) = self.samples.spread(Kind::Marram, &line.key) else { continue };
+            let Some(ours) = self.samples.spread(usual, &line.key) else { continue };
             let ratio = |kind: &Kind| {
                 let theirs = self.samples.spread(*kind, &line.key)?;
                 Some(line.unit.times_worse(ours.median, theirs.median))
@@ -101,7 +103,11 @@ impl Report<'_> {
         }
         rows.sort_by(|one, other| other.0.total_cmp(&one.0));
         let names: Vec<&str> = peers.iter().map(|kind| kind.name()).collect();
-        page.push_str("\n## How many times worse marram is than each (below 1 it is better)\n\n");
+        let usual = usual.name();
+        add(
+            page,
+            format_args!("\n## How many times worse {usual} is than each (below 1 is better)\n\n"),
+        );
         add(page, format_args!("| | {} |\n| --- |", names.join(" | ")));
         add(page, format_args!("{}\n", " ---: |".repeat(peers.len())));
         rows.iter().for_each(|(_, row)| page.push_str(row));

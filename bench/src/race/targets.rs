@@ -69,6 +69,39 @@ const TARGETS: &[Target] = &[
     same("slow.write_half", &[Kind::MarramZstd], Kind::ZfsFuseGzip, 0.9),
 ];
 
+/// Those of images, most as ratios to no order (figure 2.11 of the thesis).
+const IMAGE_TARGETS: &[Target] = &[
+    same("images.unpack", SOFT, Kind::ImageAsync, 1.56),
+    same("images.remove", SOFT, Kind::ImageAsync, 1.14),
+    same("images.postmark", SOFT, Kind::ImageAsync, 1.03),
+    same("images.andrew", SOFT, Kind::ImageAsync, 1.01),
+    same("images.unpack", JOURNAL, Kind::ImageAsync, 1.41),
+    same("images.remove", JOURNAL, Kind::ImageAsync, 2.0),
+    same("images.postmark", JOURNAL, Kind::ImageAsync, 1.29),
+    same("images.andrew", JOURNAL, Kind::ImageAsync, 1.01),
+    same("images.unpack", FULL, Kind::ImageAsync, 2.8),
+    same("images.remove", FULL, Kind::ImageAsync, 2.0),
+    same("images.postmark", FULL, Kind::ImageAsync, 2.22),
+    same("images.andrew", FULL, Kind::ImageAsync, 1.01),
+    same("images.unpack", &OF_IMAGES, Kind::Fuse2fs, 1.0),
+    same("images.remove", &OF_IMAGES, Kind::Fuse2fs, 1.0),
+    same("images.postmark", &OF_IMAGES, Kind::Fuse2fs, 1.0),
+    same("images.andrew", &OF_IMAGES, Kind::Fuse2fs, 1.0),
+    same("images.unpack", SOFT, Kind::OwnPassthrough, 1.15),
+];
+const SOFT: &[Kind] = &[Kind::ImageSoft];
+const JOURNAL: &[Kind] = &[Kind::ImageJournal];
+const FULL: &[Kind] = &[Kind::ImageJournalFull];
+const OF_IMAGES: [Kind; 5] = [
+    Kind::ImageSoft,
+    Kind::ImageJournal,
+    Kind::ImageJournalFull,
+    Kind::ImageJournalWriteback,
+    Kind::ImageAsync,
+];
+/// The most processor time of the daemon under soft updates, as a ratio to no order.
+const SOFT_PROCESSOR_MAX: f64 = 1.7;
+
 /// The daemon's memory with the default cache.
 const PEAK_MEMORY_MIB_MAX: f64 = 600.0;
 
@@ -100,9 +133,10 @@ impl Verdict {
 /// Every target of which both sides were measured.
 pub(super) fn verdicts(samples: &Samples) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    for target in TARGETS {
+    for target in TARGETS.iter().chain(IMAGE_TARGETS) {
         verdicts.extend(target.ours.iter().filter_map(|ours| target.judge(*ours, samples)));
     }
+    verdicts.extend(samples.lines().iter().filter_map(|line| processor(&line.key, samples)));
     for ours in USUAL {
         verdicts.extend(FLAT.iter().filter_map(|(small, large, limit)| {
             let (few, many) = (samples.spread(ours, small)?, samples.spread(ours, large)?);
@@ -139,6 +173,15 @@ impl Target {
             .expect("a string takes all that is written");
         Some(Verdict { target: told, ours, figure, limit: self.limit, unit: "" })
     }
+}
+
+/// What soft updates cost the daemon in a line.
+fn processor(key: &str, samples: &Samples) -> Option<Verdict> {
+    let seconds = |kind| samples.median(kind, key, |outcome| outcome.cost.daemon_seconds);
+    let figure = seconds(Kind::ImageSoft)? / seconds(Kind::ImageAsync)?;
+    let target = format!("{key}: processor time within {SOFT_PROCESSOR_MAX} times async");
+    let (ours, limit) = (Kind::ImageSoft, SOFT_PROCESSOR_MAX);
+    Some(Verdict { target, ours, figure, limit, unit: "" })
 }
 
 /// The largest peak of any line.

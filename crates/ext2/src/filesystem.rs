@@ -8,12 +8,13 @@ use crate::state::rules::Rule;
 use crate::state::{Access, AccessTimes, Move, State, Work, number, read_target, reading, shown};
 use crate::superblock::{Geometry, SUPERBLOCK_AT, SUPERBLOCK_BYTES, decode, decode_header, field};
 use marram_device::Device;
-use marram_locks::{Mutex, Rank};
+use marram_locks::{Mutex, MutexGuard, Rank};
 use marram_patch::{Bug, Cache, Content, Counters, Discipline, Study};
 use marram_vfs::{
     AccessRules, Attributes, Caller, Capabilities, Clock, DirectoryEntry, Error, FileSystem,
-    GroupSync, Ino, Labelled, Name, NewNode, QuietReads, RenameMode, Result, SetAttributes,
-    SpaceReport, StoredAccessLists, SyncScope, SystemClock, WriteOptions, XattrMode,
+    GroupSync, Ino, Labelled, Name, NewNode, Patchgroup, Patchgroups, QuietReads, RenameMode,
+    Result, SetAttributes, SpaceReport, StoredAccessLists, SyncScope, SystemClock, WriteOptions,
+    XattrMode,
 };
 use std::sync::Arc;
 
@@ -139,8 +140,15 @@ impl Default for Ext2Options {
     }
 }
 
-/// A file system in an image.
+/// A file system in an image, as operations see it that belong to some groups or to none.
 pub struct Ext2 {
+    image: Arc<Image>,
+    /// The groups that changes belong to.
+    engaged: Vec<Patchgroup>,
+}
+
+/// What all handles of an image share.
+struct Image {
     state: Mutex<State>,
     options: Ext2Options,
     consistency: Consistency,
@@ -200,37 +208,55 @@ impl Ext2 {
         }
         let has_xattrs = state.geometry.has_xattrs;
         let (state, label) = (Mutex::new(IMAGE, state), Mutex::new(LABEL, label));
-        Ok(Ext2 { state, options, consistency, has_xattrs, label })
+        let image = Arc::new(Image { state, options, consistency, has_xattrs, label });
+        Ok(Ext2 { image, engaged: Vec::new() })
+    }
+
+    /// The parts, for an operation of the groups of this handle.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let mut state = self.image.state.lock();
+        state.engaged.clone_from(&self.engaged);
+        state
+    }
+
+    /// The same for what belongs to no group.
+    fn lock_apart(&self) -> MutexGuard<'_, State> {
+        let mut state = self.image.state.lock();
+        state.engaged.clear();
+        state
     }
 
     /// What a crash may leave.
     pub fn consistency(&self) -> Consistency {
-        self.consistency
+        self.image.consistency
     }
 
     /// Bytes of a block.
     pub fn block_bytes(&self) -> usize {
-        self.state.lock().geometry.block_bytes
+        self.lock().geometry.block_bytes
     }
 
     /// What has been written so far, and what waits.
     pub fn counters(&self) -> Counters {
-        self.state.lock().cache.counters()
+        self.lock().cache.counters()
     }
 
     /// Transactions of the journal that were committed so far.
     pub fn commits(&self) -> u64 {
-        self.state.lock().commits
+        self.lock().commits
     }
 
-    /// The failed write or flush after which nothing is written any more.
+    /// The failed write or flush after which nothing is written any more, or what makes no sense in
+    /// the image, so that nothing is changed any more.
     pub fn failure(&self) -> Option<String> {
-        self.state.lock().cache.failure().map(ToString::to_string)
+        let state = self.lock();
+        let failed = state.cache.failure().map(ToString::to_string);
+        failed.or_else(|| state.damage.as_ref().map(|what| format!("damaged: {what}")))
     }
 
     /// Sets when reading moves the access time.
     pub fn set_access_times(&self, access_times: AccessTimes, of_directories: bool) {
-        self.state.lock().access = Access { times: access_times, of_directories };
+        self.lock().access = Access { times: access_times, of_directories };
     }
 
     /// Makes everything durable and says in the image that it is not in use any more.
@@ -238,18 +264,18 @@ impl Ext2 {
     /// # Errors
     /// Something could not be written.
     pub fn close(&self) -> Result<()> {
-        if !self.options.writable {
+        if !self.image.options.writable {
             return Ok(());
         }
-        let mut state = self.state.lock();
-        state.forget_all(self.options.clock.now());
+        let mut state = self.lock_apart();
+        state.forget_all(self.image.options.clock.now());
         state.unmark()
     }
 
     /// Runs an operation: it happens wholly, or nothing has changed. If space is only just being
     /// freed, it is begun anew when that is done.
     fn change<R>(&self, run: impl FnMut(&mut Work<'_>) -> Result<R>) -> Result<R> {
-        self.change_in(&mut self.state.lock(), run)
+        self.change_in(&mut self.lock(), run)
     }
 
     fn change_in<R>(
@@ -257,11 +283,15 @@ impl Ext2 {
         state: &mut State,
         mut run: impl FnMut(&mut Work<'_>) -> Result<R>,
     ) -> Result<R> {
-        if !self.options.writable {
+        if !self.image.options.writable {
             return Err(Error::ReadOnly);
         }
+        if state.damage.is_some() {
+            return Err(Error::ReadOnly);
+        }
+        state.patchgroups.lives.check(&state.engaged)?;
         state.make_room()?;
-        let now = self.options.clock.now();
+        let now = self.image.options.clock.now();
         let mut attempt = |state: &mut State| {
             let mut work = Work::new(state, now);
             let done = run(&mut work);
@@ -272,13 +302,22 @@ impl Ext2 {
             }
             Ok(done)
         };
-        match attempt(state) {
+        let done = match attempt(state) {
             Err(Error::NoSpace) if !state.freed.is_empty() => {
                 state.settle()?;
                 attempt(state)
             }
             done => done,
+        };
+        self.noticed(state, done)
+    }
+
+    /// What was found, after the image has been marked if it makes no sense.
+    fn noticed<R>(&self, state: &mut State, found: Result<R>) -> Result<R> {
+        if let (true, Err(Error::Damaged(what))) = (self.image.options.writable, &found) {
+            state.note_damage(what, self.image.options.clock.now());
         }
+        found
     }
 
     /// Writes what is ready, and the counts of what is free; whether there was anything to write.
@@ -286,7 +325,7 @@ impl Ext2 {
     /// # Errors
     /// A failed write or flush, after which nothing is written any more.
     pub fn step(&self) -> Result<bool> {
-        if self.options.writable { self.state.lock().step() } else { Ok(false) }
+        if self.image.options.writable { self.lock_apart().step() } else { Ok(false) }
     }
 
     /// Looks for what a crash under soft updates has left in use without a user, and gives it back:
@@ -297,13 +336,15 @@ impl Ext2 {
     /// Something makes no sense, or could not be written. The search has ended, and `e2fsck` is to
     /// look at the image.
     pub fn reclaim(&self, most: u64) -> Result<bool> {
-        self.state.lock().reclaim(most, self.options.clock.now())
+        let mut state = self.lock_apart();
+        let more = state.reclaim(most, self.image.options.clock.now());
+        self.noticed(&mut state, more)
     }
 
     /// As [`Ext2::change`], then pins the inode that the operation names: under the same lock, or
     /// another operation could remove it before.
     fn change_and_pin(&self, run: impl FnMut(&mut Work<'_>) -> Result<u64>) -> Result<Attributes> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let number = self.change_in(&mut state, run)?;
         state.pinned(number)
     }
@@ -314,9 +355,13 @@ impl Ext2 {
         &self,
         run: impl FnMut(&mut Work<'_>) -> Result<Option<u64>>,
     ) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         match self.change_in(&mut state, run)? {
-            Some(number) => state.remove_unless_pinned(number, self.options.clock.now()),
+            Some(number) => {
+                let now = self.image.options.clock.now();
+                let removed = state.remove_unless_pinned(number, now);
+                self.noticed(&mut state, removed)
+            }
             None => Ok(()),
         }
     }
@@ -327,7 +372,7 @@ impl Ext2 {
         parent: Ino,
         permissions: (u32, u32),
     ) -> Result<Attributes> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let create = |work: &mut Work<'_>| work.create_anonymous(caller, parent, permissions);
         let number = self.change_in(&mut state, create)?;
         // Without a name it is there by its pin alone.
@@ -336,11 +381,11 @@ impl Ext2 {
     }
 
     fn sync_files(&self, inodes: &[(Ino, SyncScope)]) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         for (ino, _) in inodes {
             state.attributes(*ino)?;
         }
-        if self.options.writable { state.sync_inodes(inodes) } else { Ok(()) }
+        if self.image.options.writable { state.sync_inodes(inodes) } else { Ok(()) }
     }
 
     fn put_xattr(
@@ -350,7 +395,7 @@ impl Ext2 {
         mode: XattrMode,
         clear_setgid: bool,
     ) -> Result<()> {
-        if !self.has_xattrs {
+        if !self.image.has_xattrs {
             return Err(Error::NotSupported);
         }
         self.change(|work| work.set_xattr(ino, attribute, mode, clear_setgid))
@@ -358,15 +403,18 @@ impl Ext2 {
 
     /// Moves the access time of what was read.
     fn note_access(&self, ino: Ino) -> Result<()> {
-        let times = self.state.lock().access.times;
-        if !self.options.writable || times == AccessTimes::Never {
+        let times = self.lock().access.times;
+        if !self.image.options.writable || times == AccessTimes::Never {
             return Ok(());
         }
-        self.change(|work| work.stamp_access(ino, times == AccessTimes::Strict))
+        let stamp = |work: &mut Work<'_>| work.stamp_access(ino, times == AccessTimes::Strict);
+        self.change_in(&mut self.lock_apart(), stamp)
     }
 
     fn read_only<R>(&self, run: impl FnOnce(&mut Work<'_>) -> Result<R>) -> Result<R> {
-        reading(&mut self.state.lock(), run)
+        let mut state = self.lock();
+        let found = reading(&mut state, run);
+        self.noticed(&mut state, found)
     }
 }
 
@@ -406,7 +454,7 @@ fn write_journal(
 
 impl FileSystem for Ext2 {
     fn space(&self) -> Result<SpaceReport> {
-        let state = self.state.lock();
+        let state = self.lock();
         let block_bytes = state.geometry.block_bytes as u64;
         Ok(SpaceReport {
             total_bytes: state.geometry.blocks * block_bytes,
@@ -417,33 +465,34 @@ impl FileSystem for Ext2 {
     }
 
     fn lookup(&self, parent: Ino, name: Name<'_>) -> Result<Attributes> {
-        let mut state = self.state.lock();
-        let number = reading(&mut state, |work| work.lookup(parent, name))?;
-        state.pinned(number)
+        let mut state = self.lock();
+        let found = reading(&mut state, |work| work.lookup(parent, name));
+        let found = found.and_then(|number| state.pinned(number));
+        self.noticed(&mut state, found)
     }
 
     fn parent(&self, ino: Ino) -> Result<Attributes> {
-        self.state.lock().parent(ino)
+        self.lock().parent(ino)
     }
 
     fn pin(&self, ino: Ino) -> Result<Attributes> {
-        self.state.lock().pinned(number(ino)?)
+        self.lock().pinned(number(ino)?)
     }
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        self.state.lock().attributes(ino)
+        self.lock().attributes(ino)
     }
 
     fn forget(&self, ino: Ino, count: u64) {
-        self.state.lock().forget(ino, count, self.options.clock.now());
+        self.lock_apart().forget(ino, count, self.image.options.clock.now());
     }
 
     fn forget_all(&self) {
-        self.state.lock().forget_all(self.options.clock.now());
+        self.lock_apart().forget_all(self.image.options.clock.now());
     }
 
     fn set_attributes(&self, _caller: Caller, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         self.change_in(&mut state, |work| work.set_attributes(ino, set))?;
         state.attributes(ino)
     }
@@ -508,7 +557,7 @@ impl FileSystem for Ext2 {
 
     /// As a write: each piece goes to the end as it is then.
     fn append(&self, ino: Ino, data: &[u8], options: WriteOptions<'_>) -> Result<u64> {
-        let most = self.state.lock().piece_bytes_max();
+        let most = self.lock().piece_bytes_max();
         let append = |piece: &[u8]| {
             self.change(|work| {
                 let (_, inode) = work.regular(ino)?;
@@ -527,7 +576,7 @@ impl FileSystem for Ext2 {
     /// A write of more than 1 MiB, or of what a transaction takes, is done in pieces; if one fails,
     /// those before it stay.
     fn write(&self, ino: Ino, offset: u64, data: &[u8], options: WriteOptions<'_>) -> Result<()> {
-        let most = self.state.lock().piece_bytes_max();
+        let most = self.lock().piece_bytes_max();
         if data.len() <= most {
             return self.change(|work| work.write_file(ino, offset, data, options));
         }
@@ -550,7 +599,7 @@ impl FileSystem for Ext2 {
         visit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<()> {
         self.read_only(|work| work.read_directory(ino, after, with_attributes, visit))?;
-        let moves = self.state.lock().access.of_directories;
+        let moves = self.lock().access.of_directories;
         if moves { self.note_access(ino) } else { Ok(()) }
     }
 
@@ -567,10 +616,10 @@ impl FileSystem for Ext2 {
     }
 
     fn access_rules(&self) -> AccessRules<'_> {
-        if self.options.fakeroot {
+        if self.image.options.fakeroot {
             return AccessRules::Own(self);
         }
-        if self.has_xattrs { AccessRules::PosixLists } else { AccessRules::ModeBits }
+        if self.image.has_xattrs { AccessRules::PosixLists } else { AccessRules::ModeBits }
     }
 
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
@@ -582,7 +631,7 @@ impl FileSystem for Ext2 {
     }
 
     fn sync_all(&self) -> Result<()> {
-        if self.options.writable { self.state.lock().sync() } else { Ok(()) }
+        if self.image.options.writable { self.lock().sync() } else { Ok(()) }
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
@@ -591,7 +640,8 @@ impl FileSystem for Ext2 {
             label: Some(self),
             quiet_reads: Some(self),
             group_sync: Some(self),
-            access_lists: self.has_xattrs.then_some(lists),
+            patchgroups: Some(self),
+            access_lists: self.image.has_xattrs.then_some(lists),
             ..Capabilities::default()
         }
     }
@@ -646,9 +696,36 @@ impl GroupSync for Ext2 {
     }
 }
 
+impl Patchgroups for Ext2 {
+    fn make_group(&self) -> Result<Patchgroup> {
+        if self.image.options.writable {
+            self.lock().make_patchgroup()
+        } else {
+            Err(Error::ReadOnly)
+        }
+    }
+
+    fn depend(&self, later: Patchgroup, earlier: Patchgroup) -> Result<()> {
+        self.lock().depend(later, earlier)
+    }
+
+    fn engaged(&self, groups: &[Patchgroup]) -> Result<Arc<dyn FileSystem>> {
+        self.lock().engage(groups)?;
+        Ok(Arc::new(Ext2 { image: Arc::clone(&self.image), engaged: groups.to_vec() }))
+    }
+
+    fn sync_group(&self, group: Patchgroup) -> Result<()> {
+        self.lock_apart().sync_patchgroup(group)
+    }
+
+    fn close_group(&self, group: Patchgroup) -> Result<()> {
+        self.lock().close_patchgroup(group)
+    }
+}
+
 impl Labelled for Ext2 {
     fn label(&self) -> Result<String> {
-        Ok(self.label.lock().clone())
+        Ok(self.image.label.lock().clone())
     }
 
     fn set_label(&self, _caller: Caller, label: &str) -> Result<()> {
@@ -664,8 +741,8 @@ impl Labelled for Ext2 {
             let written = work.plan.write(cache, place, at + field::LABEL, &bytes, &[]);
             written.map(drop).map_err(failed)
         })?;
-        self.state.lock().sync()?;
-        *self.label.lock() = label.to_owned();
+        self.lock().sync()?;
+        *self.image.label.lock() = label.to_owned();
         Ok(())
     }
 }

@@ -20,6 +20,8 @@ pub(crate) const FLAGS_FOREIGN: u32 = 0x800 | 0x8_0000 | 0x20_0000 | 0x1000_0000
 const FLAG_HUGE: u32 = 0x4_0000;
 /// Where the size is: its low 32 bits, which are all that a directory has.
 pub(crate) const SIZE_AT: usize = 4;
+/// Links of a directory that has more of them than can be counted.
+pub(crate) const LINKS_UNCOUNTED: u32 = 1;
 /// Where the pointers are.
 const POINTERS_AT: usize = 40;
 /// The latest second that 34 bits can say.
@@ -96,6 +98,16 @@ impl Inode {
 
     pub(crate) fn set_links(&mut self, links: u32) {
         put_u16(&mut self.bytes, 26, links as u16);
+    }
+
+    /// Counts links more or fewer. A directory that has more subdirectories than can be counted
+    /// says so for good, and no other one counts fewer than its name and its entry `.`.
+    pub(crate) fn change_links(&mut self, by: i32) {
+        let links = self.links();
+        let is_least = links == LINKS_UNCOUNTED || by < 0 && links <= 2;
+        if !(self.is_directory() && is_least) {
+            self.set_links(links.saturating_add_signed(by));
+        }
     }
 
     /// Size in bytes. A directory's is of 32 bits: what would be above is another field.

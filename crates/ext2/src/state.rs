@@ -7,6 +7,7 @@ mod directory;
 pub(crate) mod journal;
 mod operations;
 mod orphans;
+mod patchgroups;
 mod reclaim;
 pub(crate) mod rules;
 mod syncs;
@@ -21,12 +22,13 @@ use crate::state::allocate::{Freed, Group};
 use crate::state::census::{Census, Named};
 use crate::state::directory::{Index, Noted};
 use crate::state::journal::log::{Bytes, Log};
+use crate::state::patchgroups::Groups;
 use crate::state::reclaim::SOFT_UPDATES_MARK;
 use crate::state::rules::{FREED, Rule};
 use crate::state::syncs::Looks;
 use crate::superblock::{Geometry, INCOMPAT_RECOVER, STATE_ERRORS, STATE_VALID, field};
 use marram_patch::{After, Cache, Content, Discipline, Owner, PatchId, Plan};
-use marram_vfs::{Error, Ino, Kind, Result, Timestamp};
+use marram_vfs::{Error, FILE_BYTES_MAX, Ino, Kind, Patchgroup, Result, Timestamp};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
@@ -100,8 +102,14 @@ pub(crate) struct State {
     pub(crate) looks: Looks,
     /// Inodes that have lost their last name, and what says so.
     pub(crate) nameless: HashMap<u64, Vec<PatchId>>,
+    /// Groups of operations.
+    pub(crate) patchgroups: Groups,
+    /// Those that the operation belongs to which runs now.
+    pub(crate) engaged: Vec<Patchgroup>,
     pub(crate) access: Access,
     pub(crate) marks: Marks,
+    /// What was found that makes no sense: nothing is changed any more.
+    pub(crate) damage: Option<String>,
     /// A rule of soft updates that is not kept, for tests of tests.
     pub(crate) left_out: Option<Rule>,
 }
@@ -163,8 +171,11 @@ impl State {
             touched: HashMap::new(),
             looks: Looks::default(),
             nameless: HashMap::new(),
+            patchgroups: Groups::default(),
+            engaged: Vec::new(),
             access: Access::default(),
             marks: Marks { was_valid: state & STATE_VALID != 0, is_marked: false },
+            damage: None,
             left_out: None,
         };
         let root = state.inode(ROOT)?;
@@ -210,6 +221,9 @@ impl State {
         }
         if inode.kind().is_none() || inode.flags() & FLAGS_FOREIGN != 0 {
             return Err(damaged(format!("inode {number} has a mode or flags that make no sense")));
+        }
+        if inode.size() > FILE_BYTES_MAX {
+            return Err(damaged(format!("inode {number} has {} bytes", inode.size())));
         }
         Ok(())
     }
@@ -284,7 +298,9 @@ impl State {
         let Some(log) = &self.log else { return self.settle() };
         let is_apart = log.bytes != Bytes::Logged;
         self.commit()?;
-        if is_apart && !self.cache.data_patches().is_empty() {
+        let log = &self.log;
+        let is_logged = |block| log.as_ref().is_some_and(|log| log.has(block));
+        if is_apart && !self.cache.data_patches(is_logged, None).is_empty() {
             self.cache.wave().map_err(failed)?;
             self.note_durable();
         }
@@ -412,9 +428,35 @@ impl State {
         self.cache.sync().map_err(failed)
     }
 
+    /// Notes that something makes no sense: nothing is changed any more, and the superblock says
+    /// durably that there are errors.
+    pub(crate) fn note_damage(&mut self, what: &str, now: Timestamp) {
+        if self.damage.is_none() {
+            self.damage = Some(what.to_owned());
+            self.engaged.clear();
+            // If that fails too, nothing can be written, and syncs answer with the reason.
+            let _told_by_syncs = self.write_error_mark(now);
+        }
+    }
+
+    fn write_error_mark(&mut self, now: Timestamp) -> Result<()> {
+        let (block, at) = self.geometry.superblock();
+        let state = u16_at(self.cache.read(block).map_err(failed)?, at + field::STATE);
+        let state = (state | STATE_ERRORS).to_le_bytes();
+        let mut work = Work::new(self, now);
+        let done = work.write(block, at + field::STATE, &state, &[]).map(drop);
+        work.end(done)?;
+        self.sync()
+    }
+
     /// Lets nothing of a file lie in these blocks.
     pub(crate) fn keep_out(&mut self, blocks: &[u64]) {
-        self.system.extend(blocks.iter().map(|block| *block..*block + 1));
+        for block in blocks {
+            match self.system.last_mut() {
+                Some(last) if last.end == *block => last.end += 1,
+                _ => self.system.push(*block..*block + 1),
+            }
+        }
         self.system.sort_unstable_by_key(|range| range.start);
     }
 }
@@ -430,10 +472,18 @@ impl State {
         }
     }
 
-    /// Makes the changes of an operation.
-    fn begin(&mut self, plan: Plan) -> Result<Vec<PatchId>> {
+    /// Makes the changes of an operation, which has taken some blocks.
+    fn begin(&mut self, mut plan: Plan, fresh: &BTreeSet<u64>) -> Result<Vec<PatchId>> {
         self.mark()?;
+        self.choose_logged(&mut plan, fresh);
+        if self.is_too_large(&plan) {
+            // Some of it is there only because older bytes of the same blocks are in the journal.
+            self.commit()?;
+            self.empty_log(false)?;
+            self.choose_logged(&mut plan, fresh);
+        }
         self.make_log_room(&plan)?;
+        self.set_behind(&mut plan);
         self.cache.apply(plan).map_err(failed)
     }
 }
@@ -497,7 +547,8 @@ impl<'s> Work<'s> {
         if plan.is_empty() {
             return Ok(());
         }
-        let made = match self.state.begin(plan) {
+        let inodes: BTreeSet<u64> = plan.owners().map(|owner| owner.0).collect();
+        let made = match self.state.begin(plan, &self.taken_blocks()) {
             Ok(made) => made,
             Err(error) => {
                 self.give_up();
@@ -530,10 +581,12 @@ impl<'s> Work<'s> {
             self.state.freed.push(freed);
             self.state.looks.note(1);
         }
-        if group.is_some() {
-            return Ok(());
+        if group.is_none() {
+            self.note_waiting(&patch);
         }
-        self.note_waiting(&patch);
+        let led = self.leads.iter().chain(&self.written).flat_map(|(_, steps)| steps).map(patch);
+        let led: Vec<PatchId> = led.collect();
+        self.state.note_engaged(&[made, led].concat(), &inodes);
         Ok(())
     }
 

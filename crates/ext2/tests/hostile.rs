@@ -1,13 +1,15 @@
 //! Images that make no sense: a mount refuses them or shows what is left, and never panics or
 //! hangs.
 
-use crate::images::{SMALL, make, name, open_bytes};
+use crate::images::{SMALL, Shape, make, name, open_bytes, program};
 use marram_device::{Device, MemoryDevice};
 use marram_ext2::{Consistency, Ext2, Ext2Options, ImageError};
 use marram_sim::Random;
 use marram_vfs::{
-    Caller, Error, FileSystem, Ino, Kind, NewNode, SetAttributes, WriteOptions, XattrMode,
+    Caller, Error, FileSystem, Ino, Kind, NewNode, RenameMode, SetAttributes, WriteOptions,
+    XattrMode,
 };
+use std::process::Command;
 use std::sync::Arc;
 
 const USER: Caller = Caller { uid: 7, gid: 8 };
@@ -31,8 +33,9 @@ fn image() -> Vec<u8> {
     device.snapshot()
 }
 
-/// Uses all that is found, bounded; what it answers does not matter.
-fn use_all(files: &Ext2) {
+/// Uses some of all that is found, bounded; what it answers does not matter. The first thing that
+/// makes no sense ends all changes, so another is met first each time.
+fn use_all(files: &Ext2, random: &mut Random) {
     let mut left = vec![Ino::ROOT];
     let mut count = 0;
     while let Some(directory) = left.pop() {
@@ -48,14 +51,20 @@ fn use_all(files: &Ext2) {
             let _target = files.read_link(ino);
             let tags = files.list_xattrs(ino).unwrap_or_default();
             let _tags: Vec<_> = tags.iter().map(|tag| files.xattr(ino, tag)).collect();
-            let _tagged = files.set_xattr(ino, b"user.new", &[3; 200], XattrMode::Any);
-            let _written = files.write(ino, 1_000, &[1; 3000], WriteOptions::default());
+            if random.once_in(3) {
+                let _tagged = files.set_xattr(ino, b"user.new", &[3; 200], XattrMode::Any);
+            }
+            if random.once_in(2) {
+                let _written = files.write(ino, 1_000, &[1; 3000], WriteOptions::default());
+            }
             if kind == Kind::Directory && count < 200 {
                 left.push(ino);
                 let _made = files.create(USER, ino, name("new"), FILE);
             }
             let set = SetAttributes { size: Some(10), ..SetAttributes::default() };
-            let _cut = files.set_attributes(USER, ino, &set);
+            if random.once_in(2) {
+                let _cut = files.set_attributes(USER, ino, &set);
+            }
             if let Ok(text) = marram_vfs::Name::new(&text) {
                 let _gone = files.unlink(directory, text);
                 let _gone = files.remove_directory(directory, text);
@@ -83,7 +92,7 @@ fn damaged_images_are_refused_or_served_without_a_panic() {
         }
         if let Ok(files) = open_bytes(bad) {
             opened += 1;
-            use_all(&files);
+            use_all(&files, &mut random);
         }
     }
     assert!(opened > 80, "{opened}");
@@ -130,6 +139,65 @@ fn an_image_that_says_it_has_errors_is_only_read() {
     let files = Ext2::open(device, options).unwrap();
     assert!(files.lookup(Ino::ROOT, name("again")).is_ok());
     assert_eq!(files.unlink(Ino::ROOT, name("again")), Err(Error::ReadOnly));
+}
+
+/// An image in which `e2fsprogs` have changed something.
+fn changed(request: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image");
+    std::fs::write(&path, image()).unwrap();
+    let run = Command::new(program("debugfs")).args(["-w", "-R", request]).arg(&path).output();
+    assert!(run.unwrap().status.success());
+    std::fs::read(&path).unwrap()
+}
+
+#[test]
+fn what_makes_no_sense_ends_all_changes_and_is_marked() {
+    let huge = changed("set_inode_field /d/file size 0xffffffffffffffff");
+    let device = Arc::new(MemoryDevice::from_bytes(huge));
+    let files = Ext2::open(Arc::clone(&device) as Arc<dyn Device>, Ext2Options::default()).unwrap();
+    let below = files.lookup(Ino::ROOT, name("d")).unwrap().ino;
+    let found = files.lookup(below, name("file"));
+    assert!(matches!(found, Err(Error::Damaged(_))), "{found:?}");
+    assert_eq!(files.create(USER, below, name("new"), FILE), Err(Error::ReadOnly));
+    assert!(files.lookup(below, name("short")).is_ok(), "the rest is read");
+    assert!(files.failure().is_some_and(|told| told.contains("bytes")));
+    files.close().unwrap();
+    let opened = open_bytes(device.snapshot()).map(drop);
+    assert_eq!(opened.unwrap_err(), ImageError::HasErrors, "the image says so");
+}
+
+#[test]
+fn a_first_inode_of_users_behind_a_group_is_no_panic() {
+    let shape = Shape { kib: 32_768, ..SMALL };
+    let good = make(shape);
+    let per_group = u32::from_le_bytes(good[1024 + 40..1024 + 44].try_into().unwrap());
+    let mut bad = good;
+    bad[1024 + 84..1024 + 88].copy_from_slice(&(per_group * 3).to_le_bytes());
+    if let Ok(files) = open_bytes(bad) {
+        let _made = files.create(USER, Ino::ROOT, name("f"), FILE);
+        let _closed = files.close();
+    }
+}
+
+#[test]
+fn a_directory_with_more_subdirectories_than_can_be_counted_stays() {
+    let device = Arc::new(MemoryDevice::from_bytes(changed("set_inode_field /d links_count 1")));
+    let files = Ext2::open(Arc::clone(&device) as Arc<dyn Device>, Ext2Options::default()).unwrap();
+    let directory = NewNode::Directory { permissions: 0o755 };
+    let below = files.lookup(Ino::ROOT, name("d")).unwrap().ino;
+    let links = || files.attributes(below).unwrap().links;
+    for text in ["one", "two"] {
+        files.create(USER, below, name(text), directory).unwrap();
+        assert_eq!(links(), 1);
+    }
+    files.remove_directory(below, name("one")).unwrap();
+    let (mode, up) = (RenameMode::Replace, Ino::ROOT);
+    files.rename(USER, below, name("two"), up, name("two"), mode).unwrap();
+    files.rename(USER, up, name("d"), up, name("e"), mode).unwrap();
+    assert_eq!(links(), 1);
+    files.forget_all();
+    assert!(files.lookup(below, name("file")).is_ok(), "it has not been removed");
 }
 
 #[test]

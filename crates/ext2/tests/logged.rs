@@ -31,7 +31,7 @@ fn options(consistency: Consistency) -> Ext2Options {
 }
 
 /// Replays an image by a mount, and lets nothing be found in it.
-fn mounted(judge: &Judge, image: Vec<u8>) -> Result<Ext2, String> {
+pub(crate) fn mounted(judge: &Judge, image: Vec<u8>) -> Result<Ext2, String> {
     let device = Arc::new(MemoryDevice::from_bytes(image));
     let never = Ext2Options { access_times: AccessTimes::Never, ..Ext2Options::default() };
     let files = Ext2::open(Arc::clone(&device) as Arc<dyn Device>, never)

@@ -15,6 +15,7 @@ mod logged;
 mod names;
 mod numbered;
 mod oracle;
+mod patchgroups;
 mod races;
 mod reclaim;
 mod rules;

@@ -338,6 +338,7 @@ Mount options, comma-separated:
                          `sfdisk -d` shows it; 1M is sector 2048
   fakeroot               of an image: the user may set owners and change everything, as the
                          superuser may; not with allow_other
+  casefold               of an image: names that differ in their case alone are one
   durable=MODE           of a pmem home, when what has returned survives a power cut: each (at
                          once) or epoch (with the next operation or fsync) in DAX memory,
                          checkpoint (with the next fsync or checkpoint, every commit=SECONDS) on

@@ -152,6 +152,9 @@ pub(crate) struct MountOptions {
     /// In an image every user of the mount may do what only the superuser may.
     #[serde(default)]
     pub(crate) fakeroot: bool,
+    /// In an image names are the same when only their case differs.
+    #[serde(default)]
+    pub(crate) casefold: bool,
     /// When what has returned survives a power cut.
     #[serde(default)]
     pub(crate) durable: Option<Durable>,
@@ -219,8 +222,8 @@ const SWALLOWED: &[&str] = &[
 const KNOWN: &str = "ro, rw, norecovery, noatime, relatime, strictatime, diratime, nodiratime, \
     lazytime, nolazytime, allow_other, noallow_other, default_permissions, ordered, writeback, \
     cache=SIZE, commit=SECONDS, defragment=SECONDS, consistency=ORDER, \
-    offset=BYTES, fakeroot, durable=each|epoch|checkpoint, suid, nosuid, dev, nodev, exec, \
-    noexec, dataset=NAME, subvol=NAME, snapshot=NAME, blkdev=auto|on|off, \
+    offset=BYTES, fakeroot, casefold, durable=each|epoch|checkpoint, suid, nosuid, dev, nodev, \
+    exec, noexec, dataset=NAME, subvol=NAME, snapshot=NAME, blkdev=auto|on|off, \
     transport=auto|classic|io_uring, \
     strictopen, nostrictopen, handles, nohandles, wakeful, nowakeful, remount";
 
@@ -280,6 +283,7 @@ impl MountOptions {
             "wakeful" => self.wakeful = Some(true),
             "nowakeful" => self.wakeful = Some(false),
             "fakeroot" => self.fakeroot = true,
+            "casefold" => self.casefold = true,
             "remount" => self.remount = true,
             _ if is_swallowed(word) => {}
             _ => return Err(unknown(word)),
@@ -446,6 +450,7 @@ mod tests {
         assert_eq!(parse("").unwrap().wakeful, None);
         assert_eq!(parse("offset=1M").unwrap().offset_bytes, Some(1 << 20));
         assert!(parse("fakeroot").unwrap().fakeroot && !parse("").unwrap().fakeroot);
+        assert!(parse("casefold").unwrap().casefold && !parse("").unwrap().casefold);
         assert!(parse("strictopen").unwrap().strict_open);
         assert!(!parse("strictopen,nostrictopen").unwrap().strict_open);
     }

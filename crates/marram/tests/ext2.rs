@@ -326,6 +326,61 @@ fn an_ordinary_user_unpacks_a_tree_into_an_image() {
     assert_eq!(played.status, 0, "{}\n{}", played.out, played.err);
 }
 
+#[test]
+fn names_of_an_image_are_found_without_case() {
+    let Some(bench) = bench("ext3") else { return };
+    let at = |text: &str| bench.path(&format!("mnt/{text}"));
+    let read = |text: &str| fs::read_to_string(at(text)).ok();
+    let listed = |folder: &str| {
+        let entries = fs::read_dir(bench.path(folder)).unwrap().map(|entry| entry.unwrap());
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.retain(|name| name != "lost+found");
+        names.sort();
+        names
+    };
+    bench.run("mount disk.img mnt").good();
+    for text in ["Makefile", "makefile"] {
+        fs::write(at(text), text).unwrap();
+    }
+    bench.run("unmount mnt").good();
+    bench.run("mount disk.img mnt -o casefold").good();
+    assert_eq!(listed("mnt"), ["Makefile", "makefile"], "both are shown as they are stored");
+    assert_eq!(read("makefile").as_deref(), Some("makefile"));
+    assert_eq!(read("MAKEFILE").as_deref(), Some("Makefile"), "the first in the order of bytes");
+    fs::create_dir(at("Dir")).unwrap();
+    fs::write(at("DIR/Stra\u{df}e"), "one").unwrap();
+    assert_eq!(read("dir/STRASSE").as_deref(), Some("one"));
+    let again = fs::OpenOptions::new().write(true).create_new(true).open(at("dir/strasse"));
+    assert_eq!(again.unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
+    // What the kernel has seen under one spelling says nothing once another has changed.
+    for _ in 0..20 {
+        let spellings = ["dir/foo", "dir/FOO", "dir/Foo"];
+        assert!(spellings.iter().all(|text| read(text).is_none()));
+        fs::write(at("dir/fOO"), "1").unwrap();
+        assert!(spellings.iter().all(|text| read(text).as_deref() == Some("1")));
+        fs::rename(at("dir/FOO"), at("dir/bar")).unwrap();
+        assert!(spellings.iter().all(|text| read(text).is_none()));
+        fs::write(at("dir/other"), "2").unwrap();
+        fs::rename(at("dir/OTHER"), at("dir/Bar")).unwrap();
+        assert_eq!(read("dir/BAR").as_deref(), Some("2"));
+        assert_eq!(listed("mnt/dir"), ["Bar", "Stra\u{df}e"]);
+        fs::remove_file(at("DIR/bAR")).unwrap();
+        assert!(read("dir/bar").is_none() && read("dir/other").is_none());
+    }
+    fs::rename(at("dir/strasse"), at("dir/third")).unwrap();
+    fs::rename(at("dir/third"), at("dir/STRASSE")).unwrap();
+    bench.make_folder("second");
+    let other = bench.run("mount disk.img second");
+    assert!(other.status != 0 && other.err.contains("casefold"), "{other:?}");
+    bench.run("unmount mnt").good();
+    judge(&bench).good();
+    bench.run("mount disk.img mnt").good();
+    assert_eq!(listed("mnt/Dir"), ["STRASSE"]);
+    assert!(read("MAKEFILE").is_none(), "the image itself is as it was");
+    bench.run("unmount mnt").good();
+}
+
 /// Two partitions, the second one with an image that begins at its sector.
 const DISK: &str = "label: dos\nstart=2048, size=40960\nstart=43008, size=131072\n";
 const SECOND: u64 = 43_008 * 512;
@@ -394,7 +449,7 @@ fn what_is_not_served_is_refused_by_name() {
     let said = bench.run("mount four.img mnt");
     assert!(said.status != 0 && said.err.contains("the feature extents"), "{said:?}");
     bench.run("create work.pool --size 128M").good();
-    for option in ["consistency=async", "fakeroot"] {
+    for option in ["consistency=async", "fakeroot", "casefold"] {
         let said = bench.run(&format!("mount work.pool mnt -o {option}"));
         assert!(said.status != 0 && said.err.contains("ext2 and ext3 images only"), "{said:?}");
     }

@@ -23,8 +23,9 @@ mod state;
 pub use diff::{Change, Difference};
 use marram_vfs::{
     AccessRules, Allocate, Attributes, Caller, Capabilities, Clock, Copying, DirectoryEntry, Error,
-    FileSystem, Ino, Name, NewNode, Ranges, RenameMode, Result, SeekTarget, SetAttributes, Sharing,
-    SpaceReport, SyncScope, Timestamp, WriteOptions, XattrMode,
+    FileSystem, Ino, Name, NewNode, Patchgroup, PatchgroupLives, Patchgroups, Ranges, RenameMode,
+    Result, SeekTarget, SetAttributes, Sharing, SpaceReport, SyncScope, Timestamp, WriteOptions,
+    XattrMode,
 };
 pub use merge::{Clash, Decisions, Side};
 use names::Move;
@@ -35,24 +36,31 @@ use std::sync::Arc;
 
 /// A file system in memory.
 pub struct Model {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     clock: Arc<dyn Clock>,
     writable: bool,
+    groups: Arc<Mutex<PatchgroupLives>>,
+    /// The groups that changes belong to.
+    engaged: Vec<Patchgroup>,
 }
 
 impl Model {
     /// An empty file system that takes its time from `clock`. The root belongs to user and group
     /// 0 and has mode 0755.
     pub fn new(clock: Arc<dyn Clock>) -> Model {
-        Model { state: Mutex::new(State::new(clock.now())), clock, writable: true }
+        let state = Arc::new(Mutex::new(State::new(clock.now())));
+        Model { state, clock, writable: true, groups: Arc::default(), engaged: Vec::new() }
     }
 
-    /// A second file system with the same content, pins and clock, independent from now on.
+    /// A second file system with the same content, pins and clock, independent from now on, and
+    /// without groups.
     pub fn fork(&self) -> Model {
         Model {
-            state: Mutex::new(self.state.lock().clone()),
+            state: Arc::new(Mutex::new(self.state.lock().clone())),
             clock: Arc::clone(&self.clock),
             writable: true,
+            groups: Arc::default(),
+            engaged: Vec::new(),
         }
     }
 
@@ -82,6 +90,7 @@ impl Model {
         if !self.writable {
             return Err(Error::ReadOnly);
         }
+        self.groups.lock().check(&self.engaged)?;
         Ok((self.state.lock(), self.clock.now()))
     }
 }
@@ -232,12 +241,43 @@ impl FileSystem for Model {
             ranges: Some(self),
             copying: Some(self),
             sharing: Some(self),
+            patchgroups: Some(self),
             ..Capabilities::default()
         }
     }
 
     fn access_rules(&self) -> AccessRules<'_> {
         AccessRules::ModeBits
+    }
+}
+
+/// What there is after a crash is one moment, so every order of groups holds.
+impl Patchgroups for Model {
+    fn make_group(&self) -> Result<Patchgroup> {
+        if self.writable { self.groups.lock().make() } else { Err(Error::ReadOnly) }
+    }
+
+    fn depend(&self, later: Patchgroup, earlier: Patchgroup) -> Result<()> {
+        self.groups.lock().depend(later, earlier)
+    }
+
+    fn engaged(&self, groups: &[Patchgroup]) -> Result<Arc<dyn FileSystem>> {
+        self.groups.lock().engage(groups)?;
+        Ok(Arc::new(Model {
+            state: Arc::clone(&self.state),
+            clock: Arc::clone(&self.clock),
+            writable: self.writable,
+            groups: Arc::clone(&self.groups),
+            engaged: groups.to_vec(),
+        }))
+    }
+
+    fn sync_group(&self, group: Patchgroup) -> Result<()> {
+        self.groups.lock().find(group)
+    }
+
+    fn close_group(&self, group: Patchgroup) -> Result<()> {
+        self.groups.lock().close(group)
     }
 }
 

@@ -3,8 +3,10 @@
 //! Readers always see the newest bytes. What may not be written yet is taken back in the copy that
 //! is written, never in the block.
 
+mod bracket;
 mod group;
 
+pub use bracket::Bracket;
 pub use group::Closed;
 
 use crate::graph::{Bug, Closure, Graph, PatchId, Place, Unit};
@@ -194,6 +196,11 @@ impl Cache {
         self.graph.is_committed(patch)
     }
 
+    /// How many patches are not durable.
+    pub fn waiting(&self) -> usize {
+        self.graph.count()
+    }
+
     /// Whether so much waits that there should be a wave before the next operation.
     pub fn is_full(&self) -> bool {
         self.dirty_blocks * self.block_bytes > DIRTY_BYTES_MAX || self.graph.count() > PATCHES_MAX
@@ -294,10 +301,15 @@ impl Cache {
         let group = self.join_group(&plan);
         let order = self.discipline;
         Ok(self.make(&plan, |cache, change, made| match (order, group) {
-            (Discipline::Unordered, _) => Vec::new(),
+            // A set of changes in brackets may not be half there and hide what it comes after.
+            (Discipline::Unordered, _) if plan.behind.is_empty() => Vec::new(),
             (Discipline::Grouped { data }, Some(group)) if change.is_grouped(data) => vec![group],
             (Discipline::Grouped { .. }, _) => Vec::new(),
-            (Discipline::SoftUpdates, _) => cache.dependencies(change, made),
+            (Discipline::SoftUpdates | Discipline::Unordered, _) => {
+                let mut after = cache.dependencies(change, made);
+                after.extend(&plan.behind);
+                after
+            }
         }))
     }
 
@@ -528,15 +540,16 @@ impl Cache {
     /// If patches wait for each other, or for an open group: a bug.
     pub fn sync_patches(&mut self, patches: &[PatchId]) -> Result<()> {
         self.check()?;
-        loop {
-            let Closure { patches, units } = self.graph.closure(patches);
-            if units.is_empty() {
-                return Ok(());
-            }
+        // Nothing is added meanwhile: what is left of it is a part of it.
+        let mut closure = self.graph.closure(patches);
+        while !closure.units.is_empty() {
+            let Closure { patches, units } = &closure;
             let is_wanted = |ready: &[usize]| ready.iter().any(|patch| patches.contains(patch));
-            let any = self.wave_over(units.into_iter().collect(), is_wanted)?;
+            let any = self.wave_over(units.iter().copied().collect(), is_wanted)?;
             assert!(any, "patches wait for each other: {}", self.graph.waiting());
+            self.graph.drop_committed(&mut closure);
         }
+        Ok(())
     }
 
     /// The changes of these bytes of a block of metadata that may not be durable.

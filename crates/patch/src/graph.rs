@@ -220,6 +220,35 @@ impl Graph {
         }
     }
 
+    /// Makes a patch of no unit that is committed when all of these are.
+    pub(crate) fn stand_for(&mut self, after: &[PatchId]) -> PatchId {
+        let held = self.hold();
+        self.release(held, after);
+        held
+    }
+
+    /// Lets a held patch, which nothing waits for, wait for more.
+    pub(crate) fn add(&mut self, held: PatchId, more: &[PatchId]) {
+        let Some(index) = self.find(held) else { return };
+        let more: Vec<usize> = more.iter().filter_map(|id| self.find(*id)).collect();
+        more.into_iter().for_each(|other| self.wait(index, other));
+    }
+
+    /// Whether a patch waits for another one, not by way of others.
+    pub(crate) fn waits_for(&self, patch: PatchId, other: PatchId) -> bool {
+        let both = self.find(patch).zip(self.find(other));
+        both.is_some_and(|(patch, other)| self.patch(patch).waits.binary_search(&other).is_ok())
+    }
+
+    /// All patches that change something.
+    pub(crate) fn all_with_units(&self) -> Vec<PatchId> {
+        let all = self.patches.iter().enumerate();
+        let with_units = |(index, patch): (usize, &Option<Patch>)| {
+            patch.as_ref().filter(|it| !it.units.is_empty()).map(|_| self.id(index))
+        };
+        all.filter_map(with_units).collect()
+    }
+
     /// Some patches that are not committed, and all that they wait for.
     pub(crate) fn closure(&self, roots: &[PatchId]) -> Closure {
         let mut left: Vec<usize> = roots.iter().filter_map(|id| self.find(*id)).collect();
@@ -232,6 +261,16 @@ impl Graph {
             }
         }
         closure
+    }
+
+    /// Takes out of a closure what has been committed since, if no patch has been made since.
+    pub(crate) fn drop_committed(&self, closure: &mut Closure) {
+        closure.patches.retain(|index| self.patches[*index].is_some());
+        let patches = &closure.patches;
+        let waits = |unit: &Unit| {
+            self.units.get(unit).is_some_and(|own| own.iter().any(|it| patches.contains(it)))
+        };
+        closure.units.retain(waits);
     }
 
     fn insert(

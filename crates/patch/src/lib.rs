@@ -15,7 +15,7 @@ mod plan;
 mod study;
 mod undo;
 
-pub use cache::{Cache, Closed, Counters, Discipline};
+pub use cache::{Bracket, Cache, Closed, Counters, Discipline};
 pub use graph::{Bug, PatchId};
 pub use plan::{After, Content, Owner, Plan};
 pub use study::{Merging, Study};

@@ -59,12 +59,14 @@ pub(crate) struct Change {
     pub(crate) owner: Owner,
     /// The block is new: what was there before does not matter.
     pub(crate) is_fresh: bool,
+    /// It is to be in a log, though others of its content are not.
+    pub(crate) is_logged: bool,
 }
 
 impl Change {
     /// Whether it waits for a group that has changes of users' bytes or not.
     pub(crate) fn is_grouped(&self, data: bool) -> bool {
-        data || self.content == Content::Metadata
+        data || self.is_logged || self.content == Content::Metadata
     }
 
     /// Whether its whole block belongs to its owner: no other owner changes it before it is
@@ -81,12 +83,27 @@ pub struct Plan {
     blocks: HashMap<u64, Vec<u8>>,
     pub(crate) changes: Vec<Change>,
     owner: Owner,
+    /// What all of its changes wait for.
+    pub(crate) behind: Vec<PatchId>,
 }
 
 impl Plan {
     /// Says what the changes that follow belong to; what was said before.
     pub fn set_owner(&mut self, owner: Owner) -> Owner {
         std::mem::replace(&mut self.owner, owner)
+    }
+
+    /// Lets all changes wait for these patches, in whatever order they are made; those that are
+    /// made in groups have the order of their groups.
+    pub fn set_behind(&mut self, behind: Vec<PatchId>) {
+        self.behind = behind;
+    }
+
+    /// Says of which blocks of data the changes wait for a group, though those of others do not.
+    pub fn log_data(&mut self, is_logged: impl Fn(u64) -> bool) {
+        for change in self.changes.iter_mut().filter(|it| it.content == Content::Data) {
+            change.is_logged = is_logged(change.block);
+        }
     }
 
     /// A block of metadata as this plan leaves it.
@@ -227,7 +244,9 @@ impl Plan {
         is_fresh: bool,
     ) -> After {
         let (after, owner) = (after.to_vec(), self.owner);
-        self.changes.push(Change { block, content, start, pieces, after, owner, is_fresh });
+        let is_logged = false;
+        let change = Change { block, content, start, pieces, after, owner, is_fresh, is_logged };
+        self.changes.push(change);
         After::Step(self.changes.len() - 1)
     }
 
@@ -235,6 +254,11 @@ impl Plan {
     pub(crate) fn grouped_blocks(&self, data: bool) -> impl Iterator<Item = u64> {
         let grouped = self.changes.iter().filter(move |change| change.is_grouped(data));
         grouped.map(|change| change.block)
+    }
+
+    /// What its changes belong to.
+    pub fn owners(&self) -> impl Iterator<Item = Owner> {
+        self.changes.iter().map(|change| change.owner)
     }
 
     /// Whether it changes nothing.

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use marram_device::{Device, MemoryDevice};
-use marram_patch::{After, Cache, Content, Discipline, Merging, Owner, PatchId, Plan, Study};
+use marram_patch::{
+    After, Bracket, Bug, Cache, Content, Discipline, Merging, Owner, PatchId, Plan, Study,
+};
 use marram_sim::Random;
 use marram_sim::device::{CrashState, Event, Fate, RecordingDevice, Trace};
 use std::collections::BTreeMap;
@@ -45,7 +47,17 @@ impl History {
 
     /// One operation: some changes, each after others of the same and of before.
     fn operate(&mut self, random: &mut Random) {
+        self.operate_behind(random, Vec::new());
+    }
+
+    /// The same, each after some patches too; which changes it made, with the patches of these.
+    fn operate_behind(
+        &mut self,
+        random: &mut Random,
+        behind: Vec<PatchId>,
+    ) -> (std::ops::Range<usize>, Vec<PatchId>) {
         let mut plan = Plan::default();
+        plan.set_behind(behind);
         plan.set_owner(Owner(random.below(4)));
         let first = self.told.len();
         for _ in 0..=random.below(4) {
@@ -81,7 +93,9 @@ impl History {
             self.told.push(Told { at, value: value | 0xab00_0000_0000_0000, after });
             self.newest.insert(at, value | 0xab00_0000_0000_0000);
         }
-        self.patches.extend(self.cache.apply(plan).unwrap());
+        let made = self.cache.apply(plan).unwrap();
+        self.patches.extend(&made);
+        (first..self.told.len(), made)
     }
 
     fn check_readers(&mut self) {
@@ -144,6 +158,88 @@ fn run_as(seed: u64, discipline: Discipline, study: Study) -> (Vec<Told>, Trace)
     history.cache.sync().unwrap();
     assert_eq!((history.cache.counters().waiting, history.cache.counters().undo_bytes), (0, 0));
     (history.told, history.device.trace())
+}
+
+/// A set of changes in brackets.
+struct Set {
+    bracket: Bracket,
+    changes: Vec<usize>,
+    /// All changes of the sets that it waits for.
+    earlier: Vec<usize>,
+    is_sealed: bool,
+}
+
+/// Changes at random, some in sets of which some wait for others. Without any other order only that
+/// of the sets is noted.
+fn run_in_sets(seed: u64, discipline: Discipline, bug: Option<Bug>) -> (Vec<Told>, Trace) {
+    let (mut random, mut sets) = (Random::new(seed), Vec::<Set>::new());
+    let mut history = History::new(discipline, Study::default());
+    bug.into_iter().for_each(|bug| history.cache.plant(bug));
+    for _ in 0..80 {
+        if sets.is_empty() || random.once_in(4) {
+            let chosen: Vec<usize> = (0..random.below(3))
+                .filter(|_| !sets.is_empty())
+                .map(|_| random.below(sets.len() as u64) as usize)
+                .collect();
+            let mut earlier = Vec::new();
+            for which in &chosen {
+                let set = &mut sets[*which];
+                earlier.extend(set.changes.iter().chain(&set.earlier));
+                if !std::mem::replace(&mut set.is_sealed, true) {
+                    let is_unordered = discipline == Discipline::Unordered;
+                    history.cache.seal_bracket(set.bracket, is_unordered);
+                }
+            }
+            let brackets: Vec<Bracket> = chosen.iter().map(|it| sets[*it].bracket).collect();
+            let bracket = history.cache.open_bracket(&brackets);
+            sets.push(Set { bracket, changes: Vec::new(), earlier, is_sealed: false });
+        }
+        let which = random.below(sets.len() as u64) as usize;
+        let set = Some(&mut sets[which]).filter(|set| !set.is_sealed);
+        let behind = set.as_ref().map(|set| set.bracket.head).into_iter().collect();
+        let (changes, made) = history.operate_behind(&mut random, behind);
+        if discipline == Discipline::Unordered {
+            history.told[changes.clone()].iter_mut().for_each(|told| told.after.clear());
+        }
+        if let Some(set) = set {
+            history.cache.add_to_bracket(set.bracket, &made);
+            for told in &mut history.told[changes.clone()] {
+                told.after.extend(&set.earlier);
+            }
+            set.changes.extend(changes);
+        }
+        match random.below(12) {
+            0 | 1 => drop(history.cache.wave().unwrap()),
+            2 => history.check_readers(),
+            3 => {
+                let bracket = sets[which].bracket;
+                history.cache.sync_bracket(bracket).unwrap();
+                let own = &sets[which].changes;
+                assert!(own.iter().all(|it| history.cache.is_committed(history.patches[*it])));
+            }
+            _ => (),
+        }
+    }
+    history.cache.sync().unwrap();
+    (history.told, history.device.trace())
+}
+
+#[test]
+fn sets_of_changes_keep_the_order_that_was_chosen() {
+    for discipline in [Discipline::SoftUpdates, Discipline::Unordered] {
+        for seed in 0..12 {
+            let (told, trace) = run_in_sets(seed, discipline, None);
+            for state in states(&trace, seed) {
+                let said = judge(&told, &trace.image(state));
+                said.map_err(|said| format!("{discipline:?}, {seed}, {state}: {said}")).unwrap();
+            }
+        }
+        let is_found = (0..6).any(|seed| {
+            let (told, trace) = run_in_sets(seed, discipline, Some(Bug::GroupDropped));
+            states(&trace, seed).into_iter().any(|state| judge(&told, &trace.image(state)).is_err())
+        });
+        assert!(is_found, "{discipline:?}: a change that does not wait for its set is found");
+    }
 }
 
 /// All that a seed asks of a run: some states of each kind.

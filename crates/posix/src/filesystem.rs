@@ -387,6 +387,7 @@ impl FileSystem for Posix {
             marks: Some(self),
             access_lists: Some(self),
             group_sync: Some(self),
+            patchgroups: None,
             stopping: below.halting.is_some().then_some(self),
             quiet_reads: Some(self),
             locks: below.locks.is_some().then_some(self),

@@ -81,6 +81,9 @@ pub enum Error {
     /// As many file systems are open below this one as there can be.
     #[error("too many open file systems")]
     TooManyOpen,
+    /// As many patchgroups are there as there can be: some have to be closed first.
+    #[error("too many patchgroups")]
+    TooManyGroups,
     /// The inode's number does not fit into the numbers of the mount.
     #[error("inode number too large")]
     NumberTooLarge,
@@ -108,6 +111,7 @@ impl Error {
             Error::IsDirectory => 21,        // EISDIR
             Error::InvalidArgument(_) => 22, // EINVAL
             Error::TooManyOpen => 23,        // ENFILE
+            Error::TooManyGroups => 23,      // ENFILE
             Error::FileTooLarge => 27,       // EFBIG
             Error::NoSpace => 28,            // ENOSPC
             Error::ReadOnly => 30,           // EROFS

@@ -7,8 +7,8 @@ mod absent;
 mod capabilities;
 
 pub use capabilities::{
-    Capabilities, Copying, ExtentMap, FileLocks, GroupSync, Labelled, Marked, QuietReads, Ranges,
-    Sharing, Stopping, StoredAccessLists, Trimming, UsageCounts,
+    Capabilities, Copying, ExtentMap, FileLocks, GroupSync, Labelled, Marked, Patchgroups,
+    QuietReads, Ranges, Sharing, Stopping, StoredAccessLists, Trimming, UsageCounts,
 };
 
 use crate::{AccessRules, Attributes, Ino, Kind, Name, Result, SetAttributes};

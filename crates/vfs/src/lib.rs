@@ -13,6 +13,7 @@ mod filesystem;
 mod lock;
 mod marks;
 mod name;
+mod patchgroup;
 mod usage;
 
 pub use bytes::Bytes;
@@ -24,13 +25,14 @@ pub use error::Error;
 pub use extent::{Extent, ExtentPlace};
 pub use filesystem::{
     Allocate, Caller, Capabilities, Copying, DirectoryEntry, ExtentMap, FileLocks, FileSystem,
-    GroupSync, Labelled, Marked, NewNode, QuietReads, Ranges, RenameMode, SeekTarget, Sharing,
-    Shutdown, SpaceReport, Stopping, StoredAccessLists, SyncScope, Trimming, UsageCounts,
+    GroupSync, Labelled, Marked, NewNode, Patchgroups, QuietReads, Ranges, RenameMode, SeekTarget,
+    Sharing, Shutdown, SpaceReport, Stopping, StoredAccessLists, SyncScope, Trimming, UsageCounts,
     WriteOptions, XattrMode,
 };
 pub use lock::{HeldLock, LockFamily, LockMode, LockRequest};
 pub use marks::{InodeFlags, Marks, SetMarks};
 pub use name::{Name, NameError};
+pub use patchgroup::{PATCHGROUPS_MAX, Patchgroup, PatchgroupLives};
 pub use usage::{OwnerUsage, UsageOwner};
 
 /// Result of a file-system operation.

@@ -20,6 +20,12 @@ impl KernelFileSystem {
             Kind::Btrfs | Kind::BtrfsZstd | Kind::BtrfsLzo => {
                 (&["mkfs.btrfs", "-q"], "btrfs-progs")
             }
+            Kind::Ext2 => {
+                (&["mke2fs", "-q", "-t", "ext2", "-E", "lazy_itable_init=0"], "e2fsprogs")
+            }
+            Kind::Ext3 | Kind::Ext3Journal => {
+                (&["mke2fs", "-q", "-t", "ext3", "-E", "lazy_itable_init=0"], "e2fsprogs")
+            }
             _ => (&["mkfs.ext4", "-q", "-E", "lazy_itable_init=0"], "e2fsprogs"),
         };
         require(&[(make[0], package)])?;
@@ -49,6 +55,9 @@ impl Subject for KernelFileSystem {
         match self.kind {
             Kind::BtrfsZstd => mount.args(["-o", "compress=zstd:1"]),
             Kind::BtrfsLzo => mount.args(["-o", "compress=lzo"]),
+            Kind::Ext2 => mount.args(["-t", "ext2"]),
+            Kind::Ext3 => mount.args(["-t", "ext3", "-o", "data=ordered"]),
+            Kind::Ext3Journal => mount.args(["-t", "ext3", "-o", "data=journal"]),
             _ => &mut mount,
         };
         run(mount.arg(self.device.path()).arg(self.point.path()))

@@ -1,7 +1,7 @@
 //! A Marram pool in a file, served by a daemon in the foreground that we own.
 
 use super::mounted::{LoopDevice, MountPoint};
-use super::{Kind, Making, Subject, Traffic, make_image};
+use super::{Kind, Making, Subject, Traffic, image, make_image};
 use crate::failure::{Context, Result, fail};
 use crate::process::{OwnedChild, output, run, text};
 use crate::project;
@@ -28,6 +28,8 @@ pub struct Marram {
     log: PathBuf,
     mount_words: Vec<String>,
     device: Option<LoopDevice>,
+    /// It is an ext2 or ext3 image, which `e2fsck` checks.
+    is_image: bool,
 }
 
 impl Marram {
@@ -68,6 +70,22 @@ impl Marram {
         Self::make(folder, &making)
     }
 
+    /// An ext2 or ext3 image on a loop device, served in the order of writes of its kind.
+    pub(super) fn make_image_on_loop_device(
+        kind: Kind,
+        folder: &Path,
+        making: &Making,
+    ) -> Result<Self> {
+        let Some((format, order)) = kind.image() else { return fail("that is no image") };
+        let file = folder.join("image");
+        make_image(&file, making)?;
+        let device = LoopDevice::attach(&file, making)?;
+        image::make_on(&device, format, making)?;
+        let mut mount_words = making.mount_words.clone();
+        mount_words.extend(["-o".to_owned(), format!("consistency={order}")]);
+        Self::served(folder, mount_words, device.path().to_owned(), Some(device))
+    }
+
     fn create(
         folder: &Path,
         making: &Making,
@@ -83,9 +101,21 @@ impl Marram {
             create.arg("--size").arg(making.size_bytes.to_string());
         }
         run(create.args(&making.create_words))?;
+        Self::served(folder, making.mount_words.clone(), pool, device)
+    }
+
+    fn served(
+        folder: &Path,
+        mount_words: Vec<String>,
+        pool: PathBuf,
+        device: Option<LoopDevice>,
+    ) -> Result<Self> {
+        let binary = project::release_binary()?;
         let point = MountPoint::make(folder.join("mount"))?;
-        let (mount_words, log) = (making.mount_words.clone(), folder.join(LOG));
-        let mut made = Self { binary, daemon: None, point, pool, log, mount_words, device };
+        let log = folder.join(LOG);
+        let is_image = mount_words.iter().any(|word| word.starts_with("consistency="));
+        let mut made =
+            Self { binary, daemon: None, point, pool, log, mount_words, device, is_image };
         made.mount()?;
         Ok(made)
     }
@@ -165,7 +195,10 @@ impl Subject for Marram {
     }
 
     fn check(&self) -> Result<()> {
-        output(self.command(&["check"]).arg(&self.pool)).map(|_| ())
+        match &self.device {
+            Some(device) if self.is_image => image::check(device),
+            _ => output(self.command(&["check"]).arg(&self.pool)).map(|_| ()),
+        }
     }
 
     fn daemon(&self) -> Option<u32> {

@@ -21,7 +21,7 @@ struct Layer {
 }
 
 /// The layers, bottom up; the table of `ARCHITECTURE.md` in a form that a machine reads.
-const LAYERS: [Layer; 23] = [
+const LAYERS: [Layer; 24] = [
     layer("format", &[]),
     layer("codec", &[]),
     layer("device", &[]),
@@ -36,6 +36,7 @@ const LAYERS: [Layer; 23] = [
     tested_layer("pool", &["store", "format", "codec", "device", "locks", "stream"]),
     tested_layer("cluster", &["store", "format", "codec", "stream"]),
     tested_layer("pmem", &["vfs", "locks"]),
+    tested_layer("casefold", &["vfs", "format", "locks"]),
     tested_layer("patch", &["device"]),
     tested_layer("ext2", &["vfs", "patch", "device", "locks"]),
     tested_layer("tx", &["vfs", "store", "history"]),
@@ -48,7 +49,8 @@ const LAYERS: [Layer; 23] = [
         "marram",
         &[
             "format", "codec", "device", "vfs", "model", "store", "records", "history", "posix",
-            "pool", "cluster", "pmem", "ext2", "tx", "client", "fuse", "check", "sim", "stream",
+            "pool", "cluster", "pmem", "casefold", "ext2", "tx", "client", "fuse", "check", "sim",
+            "stream",
         ],
     ),
 ];
@@ -62,7 +64,8 @@ const CHORES: [Layer; 4] = [
 ];
 
 /// Crates that may know of only some parts of `format`.
-const FORMAT_MODULES: [(&str, &[&str]); 4] = [
+const FORMAT_MODULES: [(&str, &[&str]); 5] = [
+    ("casefold", &["record"]),
     ("store", &["key", "operation"]),
     ("records", &["key", "record", "FormatError"]),
     ("history", &["key", "record", "FormatError"]),

@@ -129,6 +129,14 @@ pub(crate) fn read_groups(
 }
 
 impl Taken {
+    /// The block, if it is one.
+    pub(crate) fn block(&self) -> Option<u64> {
+        match self {
+            Taken::Block(block) => Some(*block),
+            Taken::Inode { .. } => None,
+        }
+    }
+
     /// Says in memory that it is free.
     pub(crate) fn give_back(&self, groups: &mut [Group], geometry: &Geometry) {
         match self {
@@ -281,14 +289,15 @@ impl State {
         let range = self.geometry.group_blocks(which as u64);
         let bits = self.geometry.block_bytes as u64 * 8;
         (range.end - range.start..bits).for_each(|bit| put(&mut blocks, bit, true));
-        for system in &self.system {
+        let first = self.system.partition_point(|system| system.end <= range.start);
+        for system in self.system[first..].iter().take_while(|it| it.start < range.end) {
             let own = system.start.max(range.start)..system.end.min(range.end);
             own.for_each(|block| put(&mut blocks, block - range.start, true));
         }
         (self.geometry.inodes_per_group..bits).for_each(|bit| put(&mut inodes, bit, true));
-        if which == 0 {
-            (0..self.geometry.first_ino - 1).for_each(|bit| put(&mut inodes, bit, true));
-        }
+        let before = which as u64 * self.geometry.inodes_per_group;
+        let fixed = (self.geometry.first_ino - 1).saturating_sub(before).min(bits);
+        (0..fixed).for_each(|bit| put(&mut inodes, bit, true));
         let free = |bitmap: &[u8]| bitmap.iter().map(|byte| byte.count_zeros()).sum::<u32>();
         let (free_blocks, free_inodes) = (free(&blocks) as u16, free(&inodes) as u16);
         let group = &mut self.groups[which];

@@ -39,6 +39,8 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 struct Ring {
     /// The block of the image of each block of the journal.
     blocks: Vec<u64>,
+    /// The same as a set.
+    own: HashSet<u64>,
     first: usize,
     start: usize,
     sequence: u32,
@@ -168,7 +170,8 @@ fn ring(state: &mut State) -> std::result::Result<Ring, ImageError> {
         return Err(bad("has a superblock that makes no sense"));
     }
     blocks.truncate(len);
-    Ok(Ring { blocks, first, start, sequence: word(&bytes, 24) })
+    let own = blocks.iter().copied().collect();
+    Ok(Ring { blocks, own, first, start, sequence: word(&bytes, 24) })
 }
 
 impl Ring {
@@ -266,7 +269,7 @@ fn search(state: &State, ring: &Ring) -> Result<Found> {
             if is_revoked {
                 continue;
             }
-            if tag.block >= state.geometry.blocks || ring.blocks.contains(&tag.block) {
+            if tag.block >= state.geometry.blocks || ring.own.contains(&tag.block) {
                 return Err(damaged(format!("its journal changes block {}", tag.block)));
             }
             let copied = Copied { at: ring.blocks[at], is_escaped: tag.is_escaped };

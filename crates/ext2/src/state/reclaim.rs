@@ -7,7 +7,7 @@
 //! image stays one that was not unmounted, and `e2fsck` is to look at it.
 
 use crate::error::failed;
-use crate::inode::{DIRECT, Inode, SLOTS};
+use crate::inode::{DIRECT, Inode, LINKS_UNCOUNTED, SLOTS};
 use crate::state::census::{Census, Stage};
 use crate::state::{ROOT, State, Work, damaged, shown};
 use crate::superblock::field;
@@ -18,9 +18,6 @@ use std::ops::Range;
 
 /// What the superblock says of an image that soft updates have been writing.
 pub(crate) const SOFT_UPDATES_MARK: &[u8; 20] = b"marram soft-updates\0";
-
-/// Links of a directory that has more of them than can be counted.
-const LINKS_UNCOUNTED: u32 = 1;
 
 /// What pointers of an inode lead to.
 #[derive(Default)]
@@ -45,6 +42,9 @@ impl State {
 
     /// Looks at so many directories or inodes more; whether there is more to be done.
     pub(crate) fn reclaim(&mut self, most: u64, now: Timestamp) -> Result<bool> {
+        if self.damage.is_some() {
+            self.census = None;
+        }
         let Some(stage) = self.census.as_ref().map(|census| census.stage) else {
             return Ok(false);
         };

@@ -258,6 +258,7 @@ impl FileSystem for Proxy {
             copying: Some(self),
             marks: Some(self),
             group_sync: Some(self),
+            patchgroups: None,
             ..Capabilities::default()
         }
     }

@@ -337,6 +337,7 @@ fn make_writable(
             remount: false,
             dataset: Some(source.dataset.to_string()),
             fakeroot: has("fakeroot"),
+            casefold: has("casefold"),
             allow_other: options.allow_other.or(Some(has("allow_other"))),
             suid: options.suid.or(Some(!has("nosuid"))),
             dev: options.dev.or(Some(!has("nodev"))),

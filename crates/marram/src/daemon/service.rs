@@ -226,6 +226,10 @@ fn check_same_terms(daemon: &Daemon, request: &MountRequest) -> Result<()> {
         let now = if daemon.mode.fakeroot { "fakeroot" } else { "owners as they are" };
         return differs("fakeroot", now.to_owned());
     }
+    if options.casefold != daemon.mode.casefold {
+        let now = if daemon.mode.casefold { "casefold" } else { "names with case" };
+        return differs("casefold", now.to_owned());
+    }
     if options.durable.is_some() && options.durable != daemon.mode.durable {
         let now = daemon.mode.durable.map_or("its default", Durable::name);
         return differs("durable", format!("durable={now}"));

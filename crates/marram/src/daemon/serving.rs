@@ -89,6 +89,7 @@ fn mode(launch: &Launch) -> OpenMode {
         consistency: options.consistency,
         offset_bytes: options.offset_bytes,
         fakeroot: options.fakeroot,
+        casefold: options.casefold,
         durable: options.durable,
     }
 }

@@ -11,6 +11,7 @@ use crate::identity::Identity;
 use crate::names::hexadecimal;
 use crate::options::{AccessTimes, Consistency as Asked};
 use crate::paths;
+use marram_casefold::Folding;
 use marram_device::{Device, FileDevice, Lock};
 use marram_ext2::{
     Consistency, Ext2, Ext2Options, Header, ImageError, SUPERBLOCK_AT, SUPERBLOCK_BYTES,
@@ -42,6 +43,8 @@ struct Ext2Home {
     identity: Identity,
     header: Header,
     files: Arc<Ext2>,
+    /// The same as it is shown.
+    shown: Arc<dyn Volume>,
     lock: Mutex<Option<Lock>>,
     /// Most time that a change waits to become durable.
     interval: Duration,
@@ -49,6 +52,7 @@ struct Ext2Home {
 }
 
 impl Volume for Ext2 {}
+impl Volume for Folding {}
 
 fn failed(path: &Path, error: &ImageError) -> Error {
     let said = Error::failed(error.to_string()).during(path.display());
@@ -120,11 +124,17 @@ impl Kind for Ext2Kind {
             Ext2Options { writable, consistency, offset_bytes, fakeroot, ..Ext2Options::default() };
         let device: Arc<dyn Device> = device;
         let files = Ext2::open(device, options).map_err(|error| failed(path, &error))?;
+        let files = Arc::new(files);
+        let shown: Arc<dyn Volume> = match mode.casefold {
+            true => Arc::new(Folding::new(Arc::clone(&files) as Arc<dyn FileSystem>)),
+            false => Arc::clone(&files) as Arc<dyn Volume>,
+        };
         Ok(Arc::new(Ext2Home {
             path: path.to_owned(),
             identity,
             header,
-            files: Arc::new(files),
+            files,
+            shown,
             lock: Mutex::new(Some(lock)),
             interval: Duration::from_secs(mode.pace.commit_seconds),
             read_only: mode.read_only,
@@ -294,7 +304,7 @@ impl Home for Ext2Home {
             AccessTimes::Strict => marram_ext2::AccessTimes::Strict,
         };
         self.files.set_access_times(times, options.directory_access_times);
-        let volume: Arc<dyn Volume> = self.files.clone();
+        let volume = Arc::clone(&self.shown);
         Ok(Opened { volume, root: Ino::ROOT, access_times })
     }
 

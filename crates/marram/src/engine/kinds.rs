@@ -79,6 +79,12 @@ pub(crate) fn open(path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
         let what = "mount option fakeroot goes with ext2 and ext3 images only";
         return Err(Error::usage(what).hint("leave it out: mount as root to set owners"));
     }
+    if mode.casefold && !kind.is_image() {
+        let what = "mount option casefold goes with ext2 and ext3 images only";
+        return Err(Error::usage(what).hint(
+            "leave it out: a pool's datasets are made so, `marram create POOL -O casefold=on`",
+        ));
+    }
     if mode.durable.is_some() && !kind.has_modes() {
         let what = "mount option durable goes with pmem homes only";
         return Err(Error::usage(what).hint("leave it out: elsewhere an fsync makes durable"));

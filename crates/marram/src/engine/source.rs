@@ -160,6 +160,8 @@ pub(crate) struct OpenMode {
     pub(crate) offset_bytes: Option<u64>,
     /// Every user of an image may do what only the superuser may.
     pub(crate) fakeroot: bool,
+    /// Names of an image are the same when only their case differs.
+    pub(crate) casefold: bool,
     /// When what has returned is to survive a power cut.
     pub(crate) durable: Option<Durable>,
 }
@@ -197,6 +199,7 @@ impl OpenMode {
             consistency: None,
             offset_bytes: None,
             fakeroot: false,
+            casefold: false,
             durable: None,
         }
     }

@@ -6,7 +6,7 @@
 //! free before the group is opened.
 
 use crate::cache::{Cache, Discipline};
-use crate::graph::PatchId;
+use crate::graph::{PatchId, Unit};
 use crate::plan::Plan;
 use std::collections::BTreeSet;
 
@@ -71,10 +71,23 @@ impl Cache {
         self.graph.release(closed.patch, after);
     }
 
-    /// The changes of users' bytes that are not durable.
-    pub fn data_patches(&self) -> Vec<PatchId> {
-        let units = self.graph.units().filter(|unit| self.is_data(unit.block));
-        let patches: BTreeSet<PatchId> = units.flat_map(|unit| self.graph.all_of(unit)).collect();
+    /// Whether the open group has changes of a block.
+    pub fn is_in_group(&self, block: u64) -> bool {
+        self.group.as_ref().is_some_and(|group| group.blocks.contains(&block))
+    }
+
+    /// The changes of users' bytes that are not durable, but for those of blocks that a log has and
+    /// those that wait for a group: of a block that was freed, these are in no log.
+    pub fn data_patches(
+        &self,
+        is_logged: impl Fn(u64) -> bool,
+        group: Option<PatchId>,
+    ) -> Vec<PatchId> {
+        let is_apart = |unit: &Unit| self.is_data(unit.block) && !is_logged(unit.block);
+        let units = self.graph.units().filter(is_apart);
+        let mut patches: BTreeSet<PatchId> =
+            units.flat_map(|unit| self.graph.all_of(unit)).collect();
+        patches.retain(|patch| group.is_none_or(|group| !self.graph.waits_for(*patch, group)));
         patches.into_iter().collect()
     }
 }

@@ -167,10 +167,9 @@ impl Graph {
     /// Whether a patch that is to wait for one more would be written later than the wave that it
     /// was made for: else what comes again and again would hold it back for ever.
     fn would_be_late(&self, index: usize, other: usize) -> bool {
-        let patch = self.patch(index);
-        patch.wave != self.wave
-            && !self.patch(other).units.is_empty()
-            && patch.waits.binary_search(&other).is_err()
+        let (patch, other_patch) = (self.patch(index), self.patch(other));
+        let is_open_group = other_patch.units.is_empty() && other_patch.waits.is_empty();
+        patch.wave != self.wave && !is_open_group && patch.waits.binary_search(&other).is_err()
     }
 
     /// Whether some way leads from patches over what they wait for to another one; also if that is

@@ -26,6 +26,7 @@ impl Recording {
             marks: inside.marks.and(Some(self)),
             access_lists: inside.access_lists.and(Some(self)),
             group_sync: Some(self),
+            patchgroups: None,
             stopping: None,
             quiet_reads: inside.quiet_reads.and(Some(self)),
             locks: None,

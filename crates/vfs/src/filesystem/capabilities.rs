@@ -3,11 +3,12 @@
 //! A capability is handed out whole: a file system that has it keeps its contract, and one that
 //! cannot keep it does not hand it out. So no method here has a body of its own.
 
-use super::{Allocate, Caller, NewNode, SeekTarget, Shutdown, SyncScope};
+use super::{Allocate, Caller, FileSystem, NewNode, SeekTarget, Shutdown, SyncScope};
 use crate::{
-    Attributes, Extent, HeldLock, Ino, LockRequest, Marks, Name, OwnerUsage, Result, SetMarks,
-    UsageOwner,
+    Attributes, Extent, HeldLock, Ino, LockRequest, Marks, Name, OwnerUsage, Patchgroup, Result,
+    SetMarks, UsageOwner,
 };
+use std::sync::Arc;
 
 /// The capabilities of a file system; none by default. One that wraps another may hand on those
 /// of the one inside, as long as it changes nothing that they speak of.
@@ -33,6 +34,8 @@ pub struct Capabilities<'f> {
     pub access_lists: Option<&'f dyn StoredAccessLists>,
     /// Several inodes can be made durable by one flush.
     pub group_sync: Option<&'f dyn GroupSync>,
+    /// Operations can be ordered without being made durable.
+    pub patchgroups: Option<&'f dyn Patchgroups>,
     /// It can be stopped as by a power cut.
     pub stopping: Option<&'f dyn Stopping>,
     /// Access times move, and a read can leave them.
@@ -174,6 +177,47 @@ pub trait GroupSync {
     /// Syncs several inodes, each as [`crate::FileSystem::sync`] does; the outcomes are in their
     /// order. Where one flush of the devices serves them all, it is made once.
     fn sync_many(&self, inodes: &[(Ino, SyncScope)]) -> Vec<Result<()>>;
+}
+
+/// Order between groups of operations.
+///
+/// Of two groups, one of which waits for the other: whatever a crash leaves of the later one, all
+/// of the earlier one is there, with the names that lead to the files that it changed. This holds
+/// whatever else the file system gives up for speed. What belongs to no group is not ordered by
+/// them. [`crate::PatchgroupLives`] has the life of a group.
+pub trait Patchgroups {
+    /// Makes a group that waits for nothing.
+    ///
+    /// # Errors
+    /// [`crate::Error::TooManyGroups`]; [`crate::Error::ReadOnly`].
+    fn make_group(&self) -> Result<Patchgroup>;
+
+    /// Lets `later` wait for `earlier`, which takes no more changes from now on.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] unless both are there and `later` has neither been engaged
+    /// nor is waited for.
+    fn depend(&self, later: Patchgroup, earlier: Patchgroup) -> Result<()>;
+
+    /// The same file system; what is changed through this handle belongs to all of these groups,
+    /// until one of them is waited for or closed. Then such changes are refused. What is read, and
+    /// what pins and forgets, belongs to none.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] if one is not there, or another one waits for it.
+    fn engaged(&self, groups: &[Patchgroup]) -> Result<Arc<dyn FileSystem>>;
+
+    /// Makes what belongs to a group durable, and all that it waits for.
+    ///
+    /// # Errors
+    /// As for [`crate::FileSystem::sync`]; [`crate::Error::InvalidArgument`] for no group.
+    fn sync_group(&self, group: Patchgroup) -> Result<()>;
+
+    /// Forgets the number of a group. Its order stays.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidArgument`] for no group.
+    fn close_group(&self, group: Patchgroup) -> Result<()>;
 }
 
 /// A stop for good.

@@ -51,6 +51,10 @@ pub enum JournalBug {
     NoFlush,
     /// Changes are written in their place without the commit block.
     EarlyOriginals,
+    /// What a group of operations overwrites is not in the journal.
+    GroupsApart,
+    /// What is overwritten of a block that has a copy in the journal is not.
+    StaleCopies,
 }
 
 /// The journal of a mount that writes it.
@@ -96,6 +100,16 @@ impl Log {
         id.copy_from_slice(&known[ID_AT..ID_AT + TAG_ID_BYTES]);
         let (head, used, logged, revoked) = (ring.first, 0, HashSet::new(), BTreeSet::new());
         Ok(Log { ring, id, head, used, logged, revoked, bytes, bug })
+    }
+
+    /// Whether a replay would write a block.
+    pub(crate) fn has(&self, block: u64) -> bool {
+        self.logged.contains(&block) && !self.leaves_out(JournalBug::StaleCopies)
+    }
+
+    /// Whether a test has left out this rule.
+    pub(crate) fn leaves_out(&self, bug: JournalBug) -> bool {
+        self.bug == Some(bug)
     }
 
     /// Most blocks of a transaction.
@@ -223,6 +237,12 @@ impl State {
         self.cache.sync().map_err(failed)
     }
 
+    /// Whether a plan changes more blocks than a transaction has.
+    pub(crate) fn is_too_large(&self, plan: &Plan) -> bool {
+        let most = self.log.as_ref().map(Log::group_blocks_max);
+        most.is_some_and(|most| self.cache.group_blocks_with(plan).1 > most)
+    }
+
     /// Makes room in the log for a plan: before it is applied, so that it is in one transaction.
     pub(crate) fn make_log_room(&mut self, plan: &Plan) -> Result<()> {
         let Some(log) = &self.log else { return Ok(()) };
@@ -248,7 +268,7 @@ impl State {
     pub(crate) fn revoke(&mut self, block: u64) {
         let Some(log) = &mut self.log else { return };
         self.cache.leave_out(block);
-        if log.logged.contains(&block) && log.bug != Some(JournalBug::NoRevoke) {
+        if log.logged.remove(&block) && log.bug != Some(JournalBug::NoRevoke) {
             log.revoked.insert(block);
         }
     }
@@ -276,7 +296,11 @@ impl State {
     fn write_log(&mut self, closed: &Closed) -> marram_device::Result<()> {
         let Some(log) = &mut self.log else { return Ok(()) };
         let ordered = match log.bytes {
-            Bytes::Ordered => self.cache.data_patches(),
+            Bytes::Ordered => {
+                let own: HashSet<&u64> = closed.blocks.iter().collect();
+                let is_logged = |block| own.contains(&block) || log.has(block);
+                self.cache.data_patches(is_logged, Some(closed.patch))
+            }
             Bytes::Logged | Bytes::Unordered => Vec::new(),
         };
         let mut encoded = log.encode(&self.cache, &closed.blocks)?;
@@ -300,7 +324,7 @@ impl State {
         let is_early = log.bug == Some(JournalBug::EarlyOriginals);
         self.cache.release_group(closed, if is_early { &[] } else { committed });
         while !self.cache.is_committed(committed[0]) {
-            self.cache.wave()?;
+            assert!(self.cache.wave()?, "the commit of a transaction waits for itself");
         }
         self.commits += 1;
         Ok(())

@@ -270,7 +270,8 @@ impl State {
     pub(crate) fn piece_bytes_max(&self) -> usize {
         self.log.as_ref().map_or(PIECE_BYTES_MAX, |log| {
             let most = log.group_blocks_max();
-            let is_small = log.bytes != Bytes::Logged && self.geometry.groups <= most as u64 / 2;
+            let is_apart = log.bytes != Bytes::Logged && self.engaged.is_empty();
+            let is_small = is_apart && self.geometry.groups <= most as u64 / 2;
             let part = most / 3 * self.geometry.block_bytes;
             if is_small { PIECE_BYTES_MAX } else { part.min(PIECE_BYTES_MAX) }
         })

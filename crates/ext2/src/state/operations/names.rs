@@ -97,7 +97,7 @@ impl Work<'_> {
         let mut counted = Vec::new();
         if is_directory {
             // The entry `..` of a directory counts, whether the directory has a name or not.
-            above.set_links(above.links() + 1);
+            above.change_links(1);
             counted = self.store(directory, &above, &[])?;
         }
         let counted = self.by(Rule::DirectoryAfterParent, counted);
@@ -351,7 +351,7 @@ impl Work<'_> {
         let gone = self.by(Rule::CountAfterAway, gone);
         let cleared = self.lose_directory(found.number, inode, &gone)?;
         let cleared = self.by(Rule::ParentAfterDirectory, cleared);
-        above.set_links(above.links().saturating_sub(1));
+        above.change_links(-1);
         self.store(directory, &above, &cleared)?;
         Ok(Some(found.number))
     }
@@ -411,7 +411,7 @@ impl State {
     /// An inode whose last pin is gone. If it cannot be removed, it stays without a name.
     fn drop_unpinned(&mut self, number: u64, now: Timestamp) {
         let is_nameless = self.raw_inode(number).is_ok_and(|inode| inode.links() == 0);
-        if is_nameless {
+        if is_nameless && self.damage.is_none() {
             let _left_to_the_next_mount = self.remove_inode(number, now);
         }
         self.pins.remove(&number);

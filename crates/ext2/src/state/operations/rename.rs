@@ -201,7 +201,7 @@ impl Work<'_> {
     fn before_move(&mut self, source: &Led) -> Result<Vec<After>> {
         let mut after = self.by(Rule::MoveAfterContent, self.recent_of(source.number()));
         let mut inode = source.inode.clone();
-        inode.set_links(inode.links() + 1);
+        inode.change_links(1);
         inode.set_time(Time::Changed, self.now);
         let counted = self.store(source.number(), &inode, &[])?;
         after.extend(self.by(Rule::MoveAfterCount, counted));
@@ -210,7 +210,7 @@ impl Work<'_> {
 
     fn change_links(&mut self, number: u64, by: i32, after: &[After]) -> Result<Vec<After>> {
         let mut inode = self.inode(number)?;
-        inode.set_links(inode.links().saturating_add_signed(by));
+        inode.change_links(by);
         self.store(number, &inode, after)
     }
 

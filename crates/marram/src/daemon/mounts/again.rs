@@ -96,6 +96,7 @@ fn contradiction(asked: &MountOptions, first: &MountReport) -> Option<&'static s
         (asked.allow_other == Some(true)).then_some("allow_other"),
         (asked.wakeful == Some(true)).then_some("wakeful"),
         asked.fakeroot.then_some("fakeroot"),
+        asked.casefold.then_some("casefold"),
     ];
     let refused = [
         (asked.allow_other == Some(false) && has(first, "allow_other"), "noallow_other"),

@@ -105,6 +105,7 @@ pub(in crate::daemon) fn describe(
         (!fuse.file_handles, "nohandles"),
         (fuse.wakeful, "wakeful"),
         (asked.fakeroot, "fakeroot"),
+        (asked.casefold, "casefold"),
     ];
     let said: Vec<&str> = words.iter().filter(|(said, _)| *said).map(|(_, word)| *word).collect();
     said.join(",")

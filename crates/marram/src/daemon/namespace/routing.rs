@@ -415,6 +415,7 @@ impl FileSystem for Namespace {
             marks: below.marks.and(Some(self)),
             access_lists: below.access_lists.and(Some(self)),
             group_sync: below.group_sync.and(Some(self)),
+            patchgroups: None,
             stopping: below.stopping.and(Some(self)),
             quiet_reads: below.quiet_reads.and(Some(self)),
             locks: below.locks.and(Some(self)),
