@@ -263,7 +263,7 @@ fn what_is_in_doubt_is_named_and_ended_by_hand_or_by_the_other_pool() {
         let busy = fs::read_dir(bench.path(mount)).map(|_| ()).unwrap_err().raw_os_error();
         assert_eq!(busy, Some(16), "EBUSY");
         assert!(fs::write(bench.path(&format!("{mount}/x")), "x").is_err());
-        bench.run(&format!("snapshot {mount}@now")).refused(11, &["tx resolve"]);
+        bench.run(&format!("snapshot {prepares}@now")).refused(11, &["tx resolve"]);
         bench.run(&format!("create {prepares} --dataset beside-{name}")).good();
         let shown = bench.run(&format!("log {prepares} --json")).result();
         assert!(
