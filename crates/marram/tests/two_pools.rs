@@ -14,7 +14,7 @@ use std::time::Duration;
 const REFUSED: i32 = 123;
 const UNKNOWN: i32 = 122;
 /// How often a transaction is to be brought into doubt, each time a little later.
-const ATTEMPTS: u64 = 8;
+const ATTEMPTS: u64 = 5;
 /// Rounds in which something is killed.
 const KILLS: u64 = 9;
 
@@ -251,8 +251,9 @@ fn what_is_in_doubt_is_named_and_ended_by_hand_or_by_the_other_pool() {
     let mut words = ["--commit", "--abort", ""].iter().cycle();
     let mut word = *words.next().unwrap();
     for attempt in 0..ATTEMPTS {
-        let name = &*format!("a{attempt}");
-        let Some(id) = into_doubt(&bench, name, attempt * 25) else { continue };
+        let name = format!("a{attempt}");
+        let name = name.as_str();
+        let Some(id) = into_doubt(&bench, name, 25 + attempt * 25) else { continue };
         let told = bench.run(&format!("status {prepares}"));
         told.refused(3, &[]);
         let told = bench.run(&format!("status {prepares}")).out;
