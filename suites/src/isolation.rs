@@ -36,7 +36,7 @@ const PLANTED: u64 = 1 << 41;
 const REFUSED: i32 = 123;
 const UNKNOWN: i32 = 122;
 
-/// 5,000 transactions, or 300 when short; as many plain appends at most.
+/// 5,000 transactions, 300 when short, or as many as were asked for; as many plain appends at most.
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
     setting.marram_only()?;
     let checker = project::registry_tool("adya", VERSION, &["--no-default-features"])?;
@@ -48,7 +48,7 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
         lists,
         history: Mutex::default(),
         values: AtomicU64::new(1),
-        left: AtomicU64::new(setting.scaled(5_000, 300)),
+        left: AtomicU64::new(setting.transactions),
     };
     run.clients(setting.seed)?;
     run.read_all()?;

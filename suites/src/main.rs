@@ -18,6 +18,7 @@ mod forks;
 mod fsx;
 mod full;
 mod git;
+mod inside;
 mod isolation;
 mod kill;
 mod linux_tree;
@@ -93,6 +94,9 @@ struct Arguments {
     /// Rounds of `kill` and `pmem-kill`: 500, or 20 and 10 when short.
     #[arg(long)]
     rounds: Option<u32>,
+    /// Transactions of `isolation`: 5,000, or 300 when short.
+    #[arg(long)]
+    transactions: Option<u64>,
     #[command(flatten)]
     sizes: sizes::Sizes,
     /// The folder for images and mounts (`target/real`).
@@ -106,6 +110,7 @@ struct Setting {
     is_short: bool,
     seed: u64,
     rounds: u32,
+    transactions: u64,
     sizes: sizes::Sizes,
     /// An empty folder of the script's own.
     folder: PathBuf,
@@ -215,6 +220,11 @@ const SCRIPTS: &[Script] = &[
         transactions::run_all,
     ),
     script(
+        "inside",
+        "SQLite, PostgreSQL and npm inside of transactions: ended well, failed, killed, full",
+        inside::run_all,
+    ),
+    script(
         "isolation",
         "many transactions and plain appends at once, judged by adya",
         isolation::run_all,
@@ -314,6 +324,7 @@ fn run_one(script: &Script, arguments: &Arguments) -> Result<()> {
         is_short: arguments.short,
         seed: arguments.seed,
         rounds: arguments.rounds.unwrap_or(if arguments.short { 20 } else { 500 }),
+        transactions: arguments.transactions.unwrap_or(if arguments.short { 300 } else { 5_000 }),
         sizes: arguments.sizes.clone(),
         folder: folder.path().canonicalize()?,
     };

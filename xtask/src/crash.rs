@@ -9,6 +9,8 @@
 //! With `--pmem` it is the pmem home in each of its modes: lines of a processor's cache, and pages
 //! of the kernel's.
 //!
+//! With `--two-pools` it is transactions over two pools, with one order of all that is written.
+//!
 //! With `--programs` it is SQLite, git and mail scripts on a real mount that are cut off, and their
 //! own checks that judge: `suites/examples/crash_programs`. Most of that time is theirs, so it is
 //! built as tests are.
@@ -23,6 +25,8 @@ const STATES: u64 = 50_000;
 const PROGRAM_STATES: u64 = 600;
 const IMAGE_STATES: u64 = 5000;
 const PMEM_STATES: u64 = 10_000;
+/// The same of two pools.
+const TWO_POOLS_STATES: u64 = 10_000;
 
 /// What is asked for on the command line. As it stands it does what CI does.
 #[derive(clap::Args)]
@@ -45,6 +49,9 @@ pub(crate) struct Arguments {
     /// The pmem home: so many states in each of its modes; the long form is 340000.
     #[arg(long, conflicts_with_all = ["programs", "images", "interleaved", "workload", "bug"])]
     pmem: bool,
+    /// Transactions over two pools: so many states of both; the long form is 100000.
+    #[arg(long, conflicts_with_all = ["programs", "images", "pmem", "interleaved", "workload"])]
+    two_pools: bool,
     /// Only workloads in which commits, syncs and administrative operations are under way at once.
     #[arg(long, conflicts_with = "programs")]
     interleaved: bool,
@@ -97,6 +104,20 @@ fn run_pmem(arguments: &Arguments) -> Result<()> {
     run_shown(&mut cargo)
 }
 
+/// Runs the campaign of two pools, a test too.
+fn run_two_pools(arguments: &Arguments) -> Result<()> {
+    let mut cargo = project::tests(&["--profile", "sim", "--package", "marram-sim"]);
+    cargo.args(["--test", "suite", "--", "two_pools::distinct_crash_states_of_two_pools"]);
+    cargo.arg("--nocapture");
+    for (name, value) in [
+        ("MARRAM_TWO_POOLS_STATES", arguments.states.unwrap_or(TWO_POOLS_STATES)),
+        ("MARRAM_TWO_POOLS_SEED", arguments.seed),
+    ] {
+        cargo.env(name, value.to_string());
+    }
+    run_shown(&mut cargo)
+}
+
 /// Runs the explorer.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.images {
@@ -104,6 +125,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     if arguments.pmem {
         return run_pmem(arguments);
+    }
+    if arguments.two_pools {
+        return run_two_pools(arguments);
     }
     let mut program = if arguments.programs {
         require(&[("sqlite3", "sqlite3"), ("git", "git")])?;

@@ -8,12 +8,15 @@ use crate::finding::{FindingKind, Place};
 use crate::pool::PoolTree;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::operation::{
-    OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, former_base_entry, limit_of, trash_entry,
+    OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, PREPARED_TEXT, STATE_TEXT,
+    former_base_entry, limit_of, trash_entry,
 };
 use marram_format::record::OwnerId;
 use marram_format::space::operation_key;
 use marram_format::superblock::Superblock;
+use marram_format::transaction::TransactionState;
 use marram_format::version::feature;
+use std::collections::BTreeSet;
 
 /// Checks the entries, and that what they keep is there and nothing else is kept.
 pub(crate) fn check(checker: &mut Checker<'_>, pool: &PoolTree, superblock: &Superblock) {
@@ -36,9 +39,44 @@ pub(crate) fn check(checker: &mut Checker<'_>, pool: &PoolTree, superblock: &Sup
     if count > OPERATIONS_KEPT_MAX {
         report(checker, None, format!("{count} entries, and {OPERATIONS_KEPT_MAX} are the most"));
     }
+    check_transactions(checker, pool, superblock);
     for found in pool.datasets.values() {
         check_trash(checker, pool, &found.record);
         check_former_base(checker, pool, &found.record);
+    }
+}
+
+/// A transaction over two pools that is prepared has entries that say so, and a way back; no other
+/// entry says so.
+fn check_transactions(checker: &mut Checker<'_>, pool: &PoolTree, superblock: &Superblock) {
+    let is_noted = superblock.features_incompatible & feature::TWO_POOLS != 0;
+    if is_noted == pool.transactions.is_empty() {
+        let detail =
+            "the superblock does not tell of the transactions over two pools that there are";
+        report(checker, None, detail.to_owned());
+    }
+    let mut prepared = BTreeSet::new();
+    for (first, record) in &pool.transactions {
+        if record.state != TransactionState::Prepared {
+            continue;
+        }
+        for (number, part) in (*first..).zip(&record.datasets) {
+            let is_before = |entry: &&OperationRecord| {
+                entry.subject == part.dataset && entry.before == part.before && part.before != 0
+            };
+            if pool.operations.get(&number).filter(is_before).is_none() {
+                let detail = format!("what transaction {first} has prepared has no way back");
+                report(checker, Some(number), detail);
+            }
+            prepared.insert(number);
+        }
+    }
+    for (number, entry) in &pool.operations {
+        let says_so = entry.text(STATE_TEXT) == PREPARED_TEXT;
+        if says_so != prepared.contains(number) {
+            let detail = "it and the records of transactions do not agree on what is prepared";
+            report(checker, Some(*number), detail.to_owned());
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use marram_format::space::{
     dataset_key, pool_kind,
 };
 use marram_format::superblock::Superblock;
+use marram_format::transaction::TransactionRecord;
 use marram_format::version::feature;
 use std::collections::BTreeMap;
 
@@ -52,6 +53,8 @@ pub(crate) struct PoolTree {
     pub(crate) dead_lists: BTreeMap<u64, DeadList>,
     pub(crate) reclaims: BTreeMap<u64, ReclaimList>,
     pub(crate) cursors: BTreeMap<u64, Key>,
+    /// Transactions over two pools that are not over.
+    pub(crate) transactions: BTreeMap<u64, TransactionRecord>,
     /// The log of operations.
     pub(crate) operations: BTreeMap<u64, OperationRecord>,
     complete: bool,
@@ -138,10 +141,12 @@ impl Visitor for PoolTree {
             (4, pool_kind::CURSOR) => self.cursor(&item),
             (5, pool_kind::OWNERS) => owners(checker, &item),
             (6, pool_kind::RECLAIM) => self.reclaim(&item),
+            (7, pool_kind::TRANSACTION) => self.transaction(&item),
             (DEAD_OBJECT_MIN.., pool_kind::DEAD) => self.dead(checker, &item),
-            (_, pool_kind::DATASET..=pool_kind::LOG | pool_kind::CURSOR..=pool_kind::RECLAIM) => {
-                Err((FindingKind::ItemMisplaced, "no such item is looked for there".to_owned()))
-            }
+            (
+                _,
+                pool_kind::DATASET..=pool_kind::LOG | pool_kind::CURSOR..=pool_kind::TRANSACTION,
+            ) => Err((FindingKind::ItemMisplaced, "no such item is looked for there".to_owned())),
             (_, kind) => Err((FindingKind::ItemUnknown, format!("kind {kind}"))),
         };
         if let Err((kind, detail)) = result {
@@ -223,6 +228,12 @@ impl PoolTree {
         let record = ReclaimRecord::decode(&item.value).map_err(malformed)?;
         let list = ReclaimList { record, older: BlockSet::default() };
         self.reclaims.insert(item.key.offset, list);
+        Ok(())
+    }
+
+    fn transaction(&mut self, item: &Item) -> ItemResult {
+        let record = TransactionRecord::decode(&item.value).map_err(malformed)?;
+        self.transactions.insert(item.key.offset, record);
         Ok(())
     }
 

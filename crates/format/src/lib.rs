@@ -24,6 +24,7 @@ pub mod signature;
 pub mod space;
 pub mod stream;
 pub mod superblock;
+pub mod transaction;
 pub mod version;
 
 pub use error::FormatError;

@@ -28,6 +28,16 @@ pub const NO_USER: u32 = u32::MAX;
 /// entry follows.
 pub const TRASH_PREFIX: &str = "undo:";
 
+/// Which text of a merge's entry tells how it stands, of one that is a part of a transaction over
+/// two pools, see [`crate::transaction`].
+pub const STATE_TEXT: usize = 4;
+/// In such an entry: it is not known whether it is so.
+pub const PREPARED_TEXT: &str = "prepared";
+/// In such an entry: it was taken back before anybody has seen it.
+pub const ABORTED_TEXT: &str = "aborted";
+/// In such an entry: it is so because somebody has said so; the next text is the command.
+pub const BY_HAND_TEXT: &str = "by hand";
+
 const WHAT: &str = "entry of the log of operations";
 const LAYOUT: u8 = 1;
 /// In a limit: as much as there is.

@@ -52,6 +52,9 @@ pub mod pool_kind {
     pub const OWNERS: u8 = 8;
     /// A [`super::ReclaimRecord`]; object 6, offset the dead list.
     pub const RECLAIM: u8 = 9;
+    /// A [`crate::transaction::TransactionRecord`]; object 7, offset the number of its first entry
+    /// in the log of operations.
+    pub const TRANSACTION: u8 = 10;
 }
 
 /// Grains allocated and freed while the pool's own tree was being written: the bitmaps in that
@@ -131,6 +134,11 @@ pub const fn dead_key(list: u64, sequence: u64) -> Key {
 /// Key of the record of a dead list in reclaim.
 pub const fn reclaim_key(list: u64) -> Key {
     Key::new(6, pool_kind::RECLAIM, list)
+}
+
+/// Key of the record of a transaction over two pools, by its first entry in the log of operations.
+pub const fn transaction_key(number: u64) -> Key {
+    Key::new(7, pool_kind::TRANSACTION, number)
 }
 
 /// Key of an entry of the log of operations.

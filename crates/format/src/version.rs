@@ -43,12 +43,23 @@ pub mod feature {
     /// Incompatible: the only copy of a block may lie in more than
     /// [`crate::pointer::PIECES_MAX`] pieces.
     pub const SCATTERED: u64 = 1 << 6;
+    /// Incompatible: a transaction over two pools is prepared or decided here, and not over, see
+    /// [`crate::transaction`]. Unlike the others it goes when there is none left.
+    pub const TWO_POOLS: u64 = 1 << 7;
 
     /// Names of the incompatible features, by bit.
-    pub const INCOMPATIBLE_NAMES: [&str; 7] =
-        ["devices", "mirror", "parity", "encryption", "intent-log", "name-places", "scattered"];
+    pub const INCOMPATIBLE_NAMES: [&str; 8] = [
+        "devices",
+        "mirror",
+        "parity",
+        "encryption",
+        "intent-log",
+        "name-places",
+        "scattered",
+        "two-pools",
+    ];
     /// The incompatible features that this version can read.
-    pub const INCOMPATIBLE_KNOWN: u64 = INTENT_LOG | NAME_PLACES | SCATTERED;
+    pub const INCOMPATIBLE_KNOWN: u64 = INTENT_LOG | NAME_PLACES | SCATTERED | TWO_POOLS;
     /// Read-compatible: what owners use is counted with each change, see
     /// [`crate::record::Usage`], and inodes have flags that forbid changes.
     pub const USAGE: u64 = 1 << 0;

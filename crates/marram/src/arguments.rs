@@ -40,7 +40,7 @@ pub(crate) use selection::SelectionArguments;
 
 pub(crate) use transactions::{
     TxArguments, TxBeginArguments, TxDiffArguments, TxKind, TxListArguments, TxNamedArguments,
-    TxRunArguments,
+    TxResolveArguments, TxRunArguments,
 };
 
 pub(crate) use workspaces::{EnterArguments, RunArguments, SessionArguments, ViewArguments};

@@ -142,7 +142,7 @@ impl From<marram_store::Error> for Error {
             Store::NoDataset(_) => {
                 Error::not_found(message).hint("`marram list TARGET` shows what there is")
             }
-            Store::InUse { .. } | Store::Overtaken => Error::in_use(message),
+            Store::InUse { .. } | Store::Overtaken | Store::InDoubt(_) => Error::in_use(message),
             Store::Invalid(_) | Store::Unsupported(_) => Error::usage(message),
             Store::NoSpace => Error::failed(message).hint(NO_SPACE_HINT),
             Store::DatasetExists(_)

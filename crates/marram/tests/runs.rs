@@ -3,12 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod leaks;
 mod nested;
 mod ordinary_user;
 mod transactions;
 #[allow(dead_code, reason = "these tests use a part of the bench")]
 mod tree;
 mod two_datasets;
+mod two_pools;
 mod views;
 #[allow(dead_code, reason = "these tests use a part of the bench")]
 mod workbench;

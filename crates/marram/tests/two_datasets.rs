@@ -229,20 +229,22 @@ fn one_that_stays_open_and_one_inside_are_over_both() {
 }
 
 #[test]
-fn what_is_in_another_pool_or_no_dataset_is_refused_before_the_command_runs() {
+fn what_is_in_a_third_pool_or_no_dataset_is_refused_before_the_command_runs() {
     let Some(bench) = both() else { return };
-    bench.run("create other.pool --size 64M").good();
-    bench.make_folder("other");
-    bench.run("mount other.pool other").good();
+    for name in ["other", "third"] {
+        bench.run(&format!("create {name}.pool --size 64M")).good();
+        bench.make_folder(name);
+        bench.run(&format!("mount {name}.pool {name}")).good();
+    }
     for (words, told) in [
-        ("--with ../other", "other.pool"),
+        ("--with ../other --with ../third", "third.pool"),
         ("--with /proc", "not inside a mounted Marram file system"),
         ("--with ../none", "none"),
     ] {
         run(&bench, words, ": > $OUT/ran").refused(125, &[told]);
         assert!(!bench.path("ran").exists(), "{told}");
     }
-    bench.run("unmount other").good();
+    ["other", "third"].iter().for_each(|name| drop(bench.run(&format!("unmount {name}")).good()));
     // Named twice is named once, and one that is mounted in the other is a place of its own.
     run(&bench, "--with . --with ../two", "echo one > src/b; echo two > src/b").good();
     bench.run("unmount two").good();

@@ -31,8 +31,10 @@ pub use base::planted;
 pub use front::Pool;
 pub use front::create::{CreateOptions, POOL_BYTES_MIN, Probe, create, probe};
 pub use front::status::{DeviceStatus, Health, PoolStatus};
+pub use front::two_pools::TwoPoolTransaction;
 pub use io::DamageReport;
 pub use marram_format::stream::{ResumeToken, is_stream};
+pub use marram_format::transaction::TransactionState;
 pub use marram_store::SnapshotRule;
 pub use marram_store::{Author, Hidden, MergeBack, Operation, Rest, Reversal};
 pub use memtable::settings::check_property;
@@ -43,4 +45,5 @@ pub use send::{
     StreamReport, StreamTotals, peek_begin, verify_stream,
 };
 pub use snapshots::automatic::Scheduled;
+pub use snapshots::two_pools::{Decide, OtherPool, Verdict};
 pub use state::options::OpenOptions;

@@ -11,6 +11,7 @@ pub fn from_store(error: StoreError) -> Error {
         StoreError::LimitExceeded(_) => Error::QuotaExceeded,
         StoreError::ReadOnly(_) => Error::ReadOnly,
         StoreError::Overtaken => Error::Overtaken,
+        StoreError::InDoubt(_) => Error::Busy,
         StoreError::Damaged(damage) => Error::Damaged(damage.to_string()),
         StoreError::Io(text) => Error::Io(text),
         StoreError::Unsupported(_) => Error::NotSupported,

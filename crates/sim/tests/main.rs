@@ -41,6 +41,7 @@ mod small_pool;
 mod soundness;
 mod streams;
 mod streams_against_model;
+mod two_pools;
 mod undo_crashes;
 mod volatile_forks;
 mod wrong_records;

@@ -42,6 +42,10 @@ pub enum Error {
         /// What holds it, and what to do.
         holder: String,
     },
+    /// It is not known which of two states a dataset has; the text says which dataset, and what
+    /// ends that.
+    #[error("{0}")]
+    InDoubt(String),
     /// A name or property value makes no sense; the text says which and what would.
     #[error("{0}")]
     Invalid(String),

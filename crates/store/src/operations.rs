@@ -6,7 +6,9 @@
 //! **step**, and are taken back together.
 
 use crate::{DatasetName, Destruction, Result, Source, Store};
-use marram_format::operation::{NO_USER, OperationKind, OperationRecord};
+use marram_format::operation::{
+    ABORTED_TEXT, NO_USER, OperationKind, OperationRecord, PREPARED_TEXT, STATE_TEXT,
+};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
@@ -194,6 +196,17 @@ fn is_merge_and_end(one: &OperationRecord, next: &OperationRecord) -> bool {
         && is_of_one_fork
         && !one.command.is_empty()
         && (one.user, &one.command) == (next.user, &next.command)
+}
+
+/// Whether an entry is that of a transaction over two pools that is not decided: nobody knows yet
+/// whether it holds.
+pub fn is_prepared(record: &OperationRecord) -> bool {
+    record.text(STATE_TEXT) == PREPARED_TEXT
+}
+
+/// Whether an entry is that of a transaction over two pools that was prepared, and does not hold.
+pub fn is_aborted(record: &OperationRecord) -> bool {
+    record.text(STATE_TEXT) == ABORTED_TEXT
 }
 
 /// Why what was taken back cannot be taken back.

@@ -14,6 +14,7 @@ use marram_format::pointer::Pointer;
 use marram_format::signature::Signature;
 use marram_format::space::{DeadChunk, OwnersRecord, ReclaimRecord, ReferenceRecord, Tail};
 use marram_format::superblock::Superblock;
+use marram_format::transaction::TransactionRecord;
 use std::collections::BTreeMap;
 
 /// The examples of the specification by name.
@@ -44,6 +45,7 @@ pub(crate) fn again(name: &str, bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
         "references" => ReferenceRecord::decode(bytes)?.encode().to_vec(),
         "owners" => OwnersRecord::decode(bytes)?.encode().to_vec(),
         "reclaim" => ReclaimRecord::decode(bytes)?.encode().to_vec(),
+        "transaction" => TransactionRecord::decode(bytes)?.encode().to_vec(),
         "operation" | "operation-limit" => OperationRecord::decode(bytes)?.encode().to_vec(),
         "leaf" | "branch" => Node::decode(Bytes::copy_from_slice(bytes))?.bytes().to_vec(),
         "log-head" => {

@@ -16,6 +16,7 @@ use marram_format::record::{
 use marram_format::signature::Signature;
 use marram_format::space::{DeadChunk, OwnersRecord, ReclaimRecord, ReferenceRecord, Tail};
 use marram_format::superblock::{DeviceEntry, Superblock, device_kind};
+use marram_format::transaction::{TransactionDataset, TransactionRecord, TransactionState};
 use marram_format::version::{FormatVersion, feature};
 
 /// The pool that the examples are of.
@@ -46,6 +47,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("references", references().encode().to_vec()),
         ("owners", owners().encode().to_vec()),
         ("reclaim", reclaim().encode().to_vec()),
+        ("transaction", transaction().encode().to_vec()),
         ("operation", operation().encode().to_vec()),
         ("operation-limit", operation_limit().encode().to_vec()),
         ("log-head", log_head().to_pointer(Group(1003)).encode().to_vec()),
@@ -179,6 +181,16 @@ pub(crate) fn pointer_adopted() -> Pointer {
         codec: codec_id::OFF,
         flags: PointerFlags::ADOPTED,
         place: Place::Stored { checksum: checksum(checksum_kind::XXH3_128, 0xe0), copies },
+    }
+}
+
+pub(crate) fn transaction() -> TransactionRecord {
+    TransactionRecord {
+        state: TransactionState::Prepared,
+        id: [0x5a; 16],
+        other_pool: [0xb0; 16],
+        other_path: "/srv/db.pool".to_owned(),
+        datasets: vec![TransactionDataset { dataset: 7, before: 41 }],
     }
 }
 

@@ -13,6 +13,7 @@ use marram_format::record::{Section, XattrRecord};
 use marram_format::signature::Signature;
 use marram_format::space::{DeadChunk, OwnersRecord, ReclaimRecord, ReferenceRecord, Tail};
 use marram_format::superblock::{SUPERBLOCK_BYTES, Superblock};
+use marram_format::transaction::TransactionRecord;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use xxhash_rust::xxh3::xxh3_128;
@@ -98,6 +99,7 @@ fn truncated_examples_are_refused() {
                 "references" => ReferenceRecord::decode(cut).is_err(),
                 "owners" => OwnersRecord::decode(cut).is_err(),
                 "reclaim" => ReclaimRecord::decode(cut).is_err(),
+                "transaction" => TransactionRecord::decode(cut).is_err(),
                 "operation" | "operation-limit" => OperationRecord::decode(cut).is_err(),
                 "leaf" | "branch" => Node::decode(Bytes::copy_from_slice(cut)).is_err(),
                 "key" => true,

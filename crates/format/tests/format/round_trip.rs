@@ -11,6 +11,7 @@ use marram_format::record::Limit;
 use marram_format::signature::Signature;
 use marram_format::space::{DeadChunk, OwnersRecord, ReclaimRecord, ReferenceRecord, Tail};
 use marram_format::superblock::{SUPERBLOCK_BYTES, Superblock};
+use marram_format::transaction::{TransactionDataset, TransactionRecord, TransactionState};
 use proptest::prelude::*;
 
 proptest! {
@@ -99,6 +100,30 @@ proptest! {
         prop_assert_eq!(OwnersRecord::decode(&owners.encode()).ok(), (count > 1).then_some(owners));
         let reclaim = ReclaimRecord { threshold: Group(count >> 22), destination: count };
         prop_assert_eq!(ReclaimRecord::decode(&reclaim.encode()), Ok(reclaim));
+    }
+    #[test]
+    fn transactions(
+        state in 0..4_usize,
+        seed: [u8; 16],
+        datasets in 1..65_u64,
+        len in 0..2049_usize,
+    ) {
+        let states = [
+            TransactionState::Prepared,
+            TransactionState::Decided,
+            TransactionState::CommittedByHand,
+            TransactionState::AbortedByHand,
+        ];
+        let of = |dataset| TransactionDataset { dataset, before: dataset << 20 };
+        let datasets = (1..=datasets).map(of);
+        let record = TransactionRecord {
+            state: states[state],
+            id: seed,
+            other_pool: seed.map(|byte| !byte),
+            other_path: "p".repeat(len),
+            datasets: datasets.collect(),
+        };
+        prop_assert_eq!(TransactionRecord::decode(&record.encode()), Ok(record));
     }
     #[test]
     fn operations(record in strategy::operation()) {

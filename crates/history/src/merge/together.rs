@@ -67,8 +67,8 @@ pub fn merge_together(
     let merged = with_space_of_all(parts, &|| together.once())?;
     let mut reports = Vec::with_capacity(parts.len());
     for (part, (report, orphans)) in parts.iter().zip(merged) {
-        // What was applied is durable.
-        conclude(part.parent, false, orphans)?;
+        // Several are durable. Not begun anew if a sync finds no space: it has been applied.
+        conclude(part.parent, report.applied && parts.len() == 1, orphans)?;
         reports.push(report);
     }
     Ok(reports)
@@ -209,9 +209,11 @@ impl Together<'_, '_> {
     }
 
     /// What others have changed that was read or written, if there is such a thing. Transactions
-    /// that have changed nothing at all are where their bases are in the order of all changes.
+    /// that have changed nothing at all are where their bases are in the order of all changes,
+    /// unless they are entered all the same: then they are a part of more.
     fn overtaken(&self, three: &[ThreeWay<'_>]) -> Result<Option<Vec<Merged>>> {
-        if three.iter().all(|three| three.theirs.by_inode.is_empty()) {
+        let is_part_of_more = self.parts.iter().any(|part| part.options.always);
+        if !is_part_of_more && three.iter().all(|three| three.theirs.by_inode.is_empty()) {
             return Ok(None);
         }
         let mut refused = Vec::with_capacity(three.len());

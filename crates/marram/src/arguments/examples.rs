@@ -223,6 +223,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("tx diff", &[("marram tx diff ~/work 5f0c --patch", "what it has changed so far")]),
     ("tx list", &[("marram tx list ~/work", "what is open")]),
     ("tx show", &[("marram tx show ~/work 5f0c", "whether it was committed")]),
+    (
+        "tx resolve",
+        &[
+            ("marram tx resolve work.pool 5f0c", "as the other pool has decided"),
+            ("marram tx resolve work.pool 5f0c --abort", "without it, if it is lost"),
+        ],
+    ),
     ("range", &[("marram range collapse ~/work/log 0 1M", "the first mebibyte goes")]),
     ("range collapse", &[("marram range collapse ~/work/log 0 1M", "the first mebibyte goes")]),
     ("range insert", &[("marram range insert ~/work/log 4K 4K", "a hole of 4 KiB after 4 KiB")]),

@@ -16,8 +16,8 @@ The commit is refused if others have changed anything that the command has read 
 and their absence, listings, contents, attributes, rights, links, extended attributes. What was \
 changed is named, and with --retry the command is run again.
 
-With --with it is one transaction over several datasets of a pool: all of what the command does in \
-them happens at one moment, or nothing of it.
+With --with it is one transaction over several datasets of a pool, or of two: all of what the \
+command does in them happens, or nothing of it; in each pool at one moment.
 
 Only what lies in the datasets is in the transaction: what the command does elsewhere, as in /tmp \
 or over the network, happens. `marram undo` takes a commit back. In a command of `marram tx run` \
@@ -27,6 +27,16 @@ Exit status: that of the command, 128 and the signal's number if a signal ended 
 was changed; 123 if the commit was refused; 122 if it is not known whether it was done (`marram \
 tx show TARGET ID` tells); 125 if marram could not do its part, 126 if the command cannot be run, \
 127 if it is not there. With --json an object on standard output tells all these apart.";
+
+/// What `tx resolve` does, at length.
+const RESOLVE_HELP: &str = "\
+A transaction over two pools is prepared in one, and the commit of the other decides. If that \
+pool cannot be asked, it is in doubt: its datasets can neither be read nor changed, and `marram \
+status` names it. Without an option the other pool is asked, mounted or not, where it was.
+
+With --commit or --abort nobody is asked. If the other pool has decided otherwise, one pool has \
+the transaction and the other has not. The log of operations has the command, and the pool keeps \
+the decision until the other one is found to agree, or until --forget.";
 
 /// Arguments of `tx`.
 #[derive(Debug, Args)]
@@ -54,6 +64,9 @@ pub(crate) enum TxKind {
     List(TxListArguments),
     /// Tell whether a transaction is open or was committed
     Show(TxNamedArguments),
+    /// End a transaction over two pools that is in doubt
+    #[command(after_long_help = RESOLVE_HELP)]
+    Resolve(TxResolveArguments),
 }
 
 /// Arguments of `tx run`.
@@ -68,7 +81,8 @@ pub(crate) struct TxRunArguments {
     /// A directory in the dataset, if that is not the one of the working directory
     #[arg(long = "in", value_name = "DIRECTORY")]
     pub(crate) directory: Option<PathBuf>,
-    /// A directory in another dataset of the pool that is in the transaction too; may be repeated
+    /// A directory in another dataset, also of one other pool, that is in the transaction too; may
+    /// be repeated
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "id")]
     pub(crate) with: Vec<PathBuf>,
     /// Wait for all processes that the command leaves running, before the commit
@@ -112,6 +126,22 @@ pub(crate) struct TxNamedArguments {
     pub(crate) target: PathBuf,
     /// The transaction, by its id or the beginning of it
     pub(crate) id: String,
+}
+
+/// Arguments of `tx resolve`.
+#[derive(Debug, Args)]
+pub(crate) struct TxResolveArguments {
+    #[command(flatten)]
+    pub(crate) named: TxNamedArguments,
+    /// It is committed, whatever the other pool has
+    #[arg(long, conflicts_with_all = ["abort", "forget"])]
+    pub(crate) commit: bool,
+    /// It is not committed, whatever the other pool has
+    #[arg(long, conflicts_with = "forget")]
+    pub(crate) abort: bool,
+    /// Forget what was decided: the other pool will not ask any more
+    #[arg(long)]
+    pub(crate) forget: bool,
 }
 
 /// Arguments of `tx diff`.

@@ -8,7 +8,8 @@ use crate::commands::answers::unexpected;
 use crate::control::client::Client;
 use crate::control::daemons;
 use crate::control::protocol::{
-    Answer, DamageRow, MountReport, Operation, ScheduleRow, ShownReport, StatusReport, WriteOrder,
+    Answer, DamageRow, MountReport, Operation, ScheduleRow, ShownReport, StatusReport, TwoPoolRow,
+    WriteOrder,
 };
 use crate::control::server::clear_abandoned;
 use crate::error::{Error, Kind, Result};
@@ -43,7 +44,11 @@ pub(super) fn run(arguments: &StatusArguments, output: &Output) -> Result<u8> {
         }
     });
     let is_well = |report: &Report| match report {
-        Report::Pool(report) => report.health == "online" && report.dead_mounts.is_empty(),
+        Report::Pool(report) => {
+            report.health == "online"
+                && report.dead_mounts.is_empty()
+                && !report.two_pools.iter().any(|row| row.is_in_doubt)
+        }
         Report::Streams(report) => report.health == "online",
     };
     let well = reports.iter().all(is_well);
@@ -167,7 +172,30 @@ fn text(report: &StatusReport, exact: bool, output: &Output) -> String {
     text.push_str(&devices(report, exact, output.colour));
     text.push_str(&mounts(&report.mounts, output.colour));
     text.push_str(&partials(report, exact, output.colour));
+    text.push_str(&two_pools(report));
     text.push_str(&damage(&report.damage));
+    text
+}
+
+/// Transactions over two pools that are not over.
+fn two_pools(report: &StatusReport) -> String {
+    let mut text = String::new();
+    for row in &report.two_pools {
+        let (id, datasets) = (&row.id, row.datasets.join(", "));
+        let other = printable(row.other.path.display().to_string());
+        let told = match row.state.as_str() {
+            TwoPoolRow::PREPARED => format!(
+                "in doubt: {other} decides whether it is committed; until then nobody reads or \
+                 changes {datasets}; `marram tx resolve` ends it"
+            ),
+            TwoPoolRow::DECIDED => format!("committed in {datasets}; {other} is to hear of it"),
+            TwoPoolRow::COMMITTED_BY_HAND => {
+                format!("committed in {datasets} by hand; {other} has not been heard")
+            }
+            _ => format!("not committed in {datasets} by hand; {other} has not been heard"),
+        };
+        text.push_str(&format!("\ntransaction {id} over two pools: {told}\n"));
+    }
     text
 }
 

@@ -1,10 +1,14 @@
 //! `marram tx`: a command as a transaction, and what is open.
 
 mod command;
+mod joint;
 mod lasting;
 mod report;
+mod resolve;
 mod view;
+mod word;
 
+use self::word::names;
 use crate::arguments::{TxKind, TxListArguments, TxNamedArguments};
 use crate::commands::answers::unexpected;
 use crate::control::protocol::{Answer, Operation, OperationRow, Request, TransactionRow};
@@ -12,9 +16,6 @@ use crate::error::{Error, Result};
 use crate::output::{Align, Output, Table, instant_text};
 use crate::target::Target;
 use serde::Serialize;
-
-/// Shortest beginning of an id that stands for it.
-const WORD_LEN_MIN: usize = 4;
 
 pub(super) fn run(kind: &TxKind, output: &Output) -> Result<u8> {
     match kind {
@@ -25,6 +26,7 @@ pub(super) fn run(kind: &TxKind, output: &Output) -> Result<u8> {
         TxKind::Diff(arguments) => lasting::diff(arguments, output).map(|()| 0),
         TxKind::List(arguments) => list(arguments, output).map(|()| 0),
         TxKind::Show(arguments) => show(arguments, output).map(|()| 0),
+        TxKind::Resolve(arguments) => resolve::resolve(arguments, output).map(|()| 0),
     }
 }
 
@@ -35,11 +37,6 @@ fn open(target: &Target) -> Result<Vec<TransactionRow>> {
         Answer::Transactions(rows) => Ok(rows),
         other => Err(unexpected(&other)),
     }
-}
-
-/// Whether a word of a user stands for an id: that, or the beginning of it.
-fn names(word: &str, id: &str) -> bool {
-    word == id || (word.len() >= WORD_LEN_MIN && id.starts_with(word))
 }
 
 /// The open transaction that a word stands for.

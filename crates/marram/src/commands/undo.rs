@@ -89,6 +89,8 @@ fn what(target: &Target, row: &OperationRow) -> String {
         "rollback-directory" => format!("rollback of {place} to {second}"),
         "receive" if !second.is_empty() => format!("receive {first}, before it {second}"),
         "transaction" => format!("transaction {second} in {place}"),
+        "transaction-prepared" => format!("transaction {second} in {place}, in doubt"),
+        "transaction-aborted" => format!("transaction {second}, not committed in {place}"),
         "merge" => format!("merge {second} into {place}"),
         "promote" => format!("promote {first} before {second}"),
         "hold" | "release" => format!("{verb} {first} ({second})"),

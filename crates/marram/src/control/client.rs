@@ -4,8 +4,8 @@ use crate::control::chunks::{ChunkReader, ChunkWriter};
 use crate::control::peer;
 use crate::control::protocol::{
     ANSWER_BYTES_MAX, Answer, Author, BeginOrder, CompareOrder, DifferenceRow, GREETING_BYTES_MAX,
-    Greeting, MERGE_ANSWER_BYTES_MAX, Operation, ReceiveOrder, Request, Response, SendOrder,
-    VERSION,
+    Greeting, JointCommit, MERGE_ANSWER_BYTES_MAX, Operation, ReceiveOrder, Request, Response,
+    SendOrder, VERSION,
 };
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -121,8 +121,29 @@ impl Client {
     ///
     /// # Errors
     /// It was asked, and has not answered: it may or may not have been done.
-    pub(crate) fn commit_transaction(mut self, id: &str) -> Result<Response> {
-        match self.put(&Request::Commit(id.to_owned())) {
+    pub(crate) fn commit_transaction(self, id: &str) -> Result<Response> {
+        self.commit_as(&Request::Commit(id.to_owned()))
+    }
+
+    /// Has a pool prepare its part of a transaction over two, and the other one decide: what the
+    /// daemon answers.
+    ///
+    /// # Errors
+    /// As [`Client::commit_transaction`].
+    pub(crate) fn prepare(self, joint: &JointCommit) -> Result<Response> {
+        self.commit_as(&Request::Prepare(joint.clone()))
+    }
+
+    /// Has a pool decide a transaction that another one has prepared: what the daemon answers.
+    ///
+    /// # Errors
+    /// As [`Client::commit_transaction`].
+    pub(crate) fn decide(self, joint: &JointCommit) -> Result<Response> {
+        self.commit_as(&Request::Decide(joint.clone()))
+    }
+
+    fn commit_as(mut self, request: &Request) -> Result<Response> {
+        match self.put(request) {
             Ok(()) => self.response(ANSWER_BYTES_MAX),
             // No daemon has taken it.
             Err(error) => Ok(Err(error)),

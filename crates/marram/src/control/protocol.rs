@@ -18,6 +18,7 @@ mod space;
 mod status;
 mod streams;
 mod transactions;
+mod two_pools;
 
 pub(crate) use answer::Answer;
 pub(crate) use author::Author;
@@ -49,6 +50,9 @@ pub(crate) use streams::{
 
 pub(crate) use transactions::{
     BeginOrder, BegunTransaction, BegunView, CommitSummary, TransactionPart, TransactionRow,
+};
+pub(crate) use two_pools::{
+    JointCommit, JointOutcome, PoolPlace, Resolution, Standing, TwoPoolRow,
 };
 
 use crate::error::Result;
@@ -151,6 +155,14 @@ pub(crate) enum Request {
     Abort(String),
     /// Tell which transactions are open.
     Transactions,
+    /// Prepare the commit of a transaction over two pools, and have the other one decide.
+    Prepare(JointCommit),
+    /// Commit a transaction over two pools that the other one has prepared.
+    Decide(JointCommit),
+    /// Tell how the transaction of this id stands, which is one over two pools.
+    Standing(String),
+    /// End or forget a transaction over two pools, as the other pool has it.
+    Resolve(String, Resolution),
 }
 
 /// The third line, from the daemon.

@@ -3,7 +3,7 @@
 
 use super::invalidation;
 use super::state::Daemon;
-use super::transactions;
+use super::{transactions, two_pools};
 use crate::error::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
@@ -13,6 +13,8 @@ use std::time::Duration;
 const MEMBERS_TICK: Duration = Duration::from_secs(1);
 /// How often to look for transactions in which nothing is done.
 const TRANSACTIONS_TICK: Duration = Duration::from_secs(1);
+/// How often the other pool of a transaction that is not over is asked about it.
+const TWO_POOLS_TICK: Duration = Duration::from_secs(1);
 /// How long mounts may take to end after a signal before the daemon ends without them.
 const SIGNAL_GRACE: Duration = Duration::from_secs(20);
 
@@ -52,6 +54,10 @@ pub(super) fn start(daemon: &Arc<Daemon>, signals: Signals) -> Result<()> {
     spawn("members", move || close_members(&here))?;
     let here = Arc::clone(daemon);
     spawn("transactions", move || end_forgotten_transactions(&here))?;
+    if daemon.home.transactions().is_some_and(|it| it.two_pools().is_some()) {
+        let here = Arc::clone(daemon);
+        spawn("two-pools", move || two_pools::run(&here, TWO_POOLS_TICK))?;
+    }
     for task in Arc::clone(&daemon.home).tasks() {
         let here = Arc::clone(daemon);
         spawn(task.name, move || (task.run)(&*here))?;

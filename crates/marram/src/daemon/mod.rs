@@ -30,6 +30,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 mod transactions;
+mod two_pools;
 mod watchers;
 
 pub(crate) use launch::Launch;

@@ -33,6 +33,8 @@ struct Table {
     open: BTreeMap<String, OpenTransaction>,
     /// Of each that begins, is open or ends, inside of which it is.
     outer: BTreeMap<String, String>,
+    /// Those that were taken to be ended, and have not ended.
+    ending: BTreeSet<String>,
     /// Their views, which last for as long as descriptors into them are open.
     views: Vec<View>,
 }
@@ -198,7 +200,15 @@ impl OpenTransactions {
 
     /// One that was taken has ended.
     pub(super) fn has_ended(&self, id: &str) {
-        self.0.lock().outer.remove(id);
+        let mut table = self.0.lock();
+        table.outer.remove(id);
+        table.ending.remove(id);
+    }
+
+    /// Whether one may still be committed: it is open, or just being ended.
+    pub(super) fn may_be_committed(&self, id: &str) -> bool {
+        let table = self.0.lock();
+        table.open.contains_key(id) || table.ending.contains(id)
     }
 
     /// Those that are open inside of another one.
@@ -315,7 +325,9 @@ impl Table {
     }
 
     fn take(&mut self, id: &str) -> Result<OpenTransaction> {
-        self.open.remove(id).ok_or_else(|| not_open(id))
+        let taken = self.open.remove(id).ok_or_else(|| not_open(id))?;
+        self.ending.insert(id.to_owned());
+        Ok(taken)
     }
 }
 

@@ -4,7 +4,7 @@ use super::authority::Authority;
 use super::mounts::mount;
 use super::namespace::Resolved;
 use super::state::Daemon;
-use super::transactions;
+use super::{transactions, two_pools};
 use crate::control::credentials::Credentials;
 use crate::control::protocol::{
     Answer, Author, CompareOrder, DaemonReport, GrantOrder, Greeting, MountReport, MountRequest,
@@ -79,6 +79,13 @@ impl Service for Shared {
             Request::Commit(id) => transactions::commit(daemon, &id),
             Request::Abort(id) => {
                 transactions::abort(daemon, &id);
+                Ok(Answer::Done)
+            }
+            Request::Prepare(joint) => two_pools::prepare(daemon, &joint),
+            Request::Decide(joint) => two_pools::decide(daemon, &joint),
+            Request::Standing(id) => two_pools::standing(daemon, &id),
+            Request::Resolve(id, resolution) => {
+                two_pools::capability(daemon)?.resolve(&id, resolution)?;
                 Ok(Answer::Done)
             }
             Request::Transactions => Ok(Answer::Transactions(daemon.transactions.rows())),

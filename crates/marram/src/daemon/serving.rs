@@ -5,7 +5,7 @@ use super::log::Log;
 use super::mounts::mount;
 use super::service::Shared;
 use super::state::{Closed, Daemon};
-use super::{background, image, transactions};
+use super::{background, image, transactions, two_pools};
 use crate::control::protocol::{Answer, Operation, VERSION};
 use crate::control::server::{ControlSocket, clear_abandoned};
 use crate::engine::source::{CACHE_BYTES_DEFAULT, Pace};
@@ -37,6 +37,7 @@ pub(crate) fn run(launch: &Launch, log: Log, ready: impl FnOnce(&Ready)) -> Resu
     daemon.home.clear_left(&log);
     transactions::clear_places(&daemon);
     let socket = serve_control(&daemon)?;
+    two_pools::settle(&daemon);
     background::start(&daemon, signals)?;
     let mounted = mount(&daemon, &launch.mount);
     if mounted.is_ok() {

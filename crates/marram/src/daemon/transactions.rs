@@ -53,7 +53,10 @@ pub(super) fn begin(daemon: &Arc<Daemon>, order: &BeginOrder) -> Result<Answer> 
         None => std::iter::once(&order.directory).chain(&order.also).cloned().collect(),
     };
     let mounted = all_mounted_at(daemon, &directories)?;
-    let id = new_id()?;
+    let id = match &order.id {
+        Some(id) => checked_id(daemon, id)?,
+        None => new_id()?,
+    };
     let forks = (0..mounted.len()).map(|at| DatasetName::of_transaction_at(&id, at));
     let forks = forks.map(|name| Ok(Source::live(name?))).collect::<Result<Vec<_>>>()?;
     let (entry, inside) = ((id.as_str(), &*forks), mounted[0].0.dataset.transaction());
@@ -191,6 +194,25 @@ fn take_out_of_sight(session: &SessionHandle, place: &Path) -> Result<OwnedFd> {
 /// # Errors
 /// Why it could not be; then nothing of it is there, and it is no more.
 pub(super) fn commit(daemon: &Daemon, id: &str) -> Result<Answer> {
+    let merges = |orders: &[CommitOrder<'_>]| merge(daemon, orders);
+    let ending = Ending { merges: &merges, is_joint: false };
+    commit_by(daemon, id, ending).map(Answer::Concluded)
+}
+
+/// How a transaction is committed.
+#[derive(Clone, Copy)]
+pub(super) struct Ending<'e> {
+    /// Makes its merges.
+    pub(super) merges: &'e dyn Fn(&[CommitOrder<'_>]) -> Result<Vec<CommitSummary>>,
+    /// It works in another pool too.
+    pub(super) is_joint: bool,
+}
+
+/// Commits a transaction, whose command has ended, in some way.
+///
+/// # Errors
+/// As for [`commit`].
+pub(super) fn commit_by(daemon: &Daemon, id: &str, ending: Ending<'_>) -> Result<CommitSummary> {
     let open = daemon.transactions.take_alone(id)?;
     open.end();
     for part in &open.parts {
@@ -198,7 +220,7 @@ pub(super) fn commit(daemon: &Daemon, id: &str) -> Result<Answer> {
     }
     let done = match open.parts.iter().any(|part| part.recording.has_lost()) {
         true => Err(written_meanwhile()),
-        false => merge(daemon, &open),
+        false => merge_by(&open, ending),
     };
     let outcome = match &done {
         Ok(summary) if summary.committed => "committed".to_owned(),
@@ -206,21 +228,21 @@ pub(super) fn commit(daemon: &Daemon, id: &str) -> Result<Answer> {
         Err(error) => format!("not committed: {error}"),
     };
     close(daemon, (id, &outcome), open);
-    done.map(Answer::Concluded)
+    done
 }
 
 /// Merges what was done in a transaction. Of several datasets the paths of conflicts are those of
 /// their mounts.
-fn merge(daemon: &Daemon, open: &OpenTransaction) -> Result<CommitSummary> {
+fn merge_by(open: &OpenTransaction, ending: Ending<'_>) -> Result<CommitSummary> {
     let reads: Vec<ReadSet> = open.parts.iter().map(|part| part.recording.reads()).collect();
     let orders = open.parts.iter().zip(&reads);
     let orders: Vec<CommitOrder<'_>> = orders
         .map(|(part, reads)| CommitOrder { fork: &part.fork, reads, author: &open.author })
         .collect();
-    if let [order] = &*orders {
-        return capability(daemon)?.commit(order, daemon);
+    let summaries = (ending.merges)(&orders)?;
+    if let ([summary], false) = (&*summaries, ending.is_joint) {
+        return Ok(summary.clone());
     }
-    let summaries = capability_of_several(daemon)?.commit_all(&orders, daemon)?;
     let committed = summaries.iter().all(|summary| summary.committed);
     let mut conflicts = Vec::new();
     for (part, summary) in open.parts.iter().zip(summaries) {
@@ -228,6 +250,13 @@ fn merge(daemon: &Daemon, open: &OpenTransaction) -> Result<CommitSummary> {
         conflicts.extend(rows);
     }
     Ok(CommitSummary { committed, conflicts })
+}
+
+fn merge(daemon: &Daemon, orders: &[CommitOrder<'_>]) -> Result<Vec<CommitSummary>> {
+    match orders {
+        [order] => Ok(vec![capability(daemon)?.commit(order, daemon)?]),
+        several => capability_of_several(daemon)?.commit_all(several, daemon),
+    }
 }
 
 fn written_meanwhile() -> Error {
@@ -323,6 +352,18 @@ fn mounted_at(daemon: &Daemon, directory: &Path) -> Result<(Source, MountReport)
         .hint("mount it without that option"));
     }
     Ok((source, report))
+}
+
+/// An id that the command has from another pool.
+fn checked_id(daemon: &Daemon, id: &str) -> Result<String> {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if id.len() != 2 * ID_BYTES || !id.bytes().all(is_digit) {
+        return Err(Error::usage(format!("{id:?} is no id of a transaction")));
+    }
+    match daemon.transactions.may_be_committed(id) {
+        true => Err(Error::usage(format!("transaction {id} is open already"))),
+        false => Ok(id.to_owned()),
+    }
 }
 
 fn new_id() -> Result<String> {

@@ -9,7 +9,7 @@ use super::mounts::Mounts;
 use super::volume::{Opened, VolumeOptions};
 use crate::control::protocol::{
     Answer, Author, BackgroundRewriting, CommitSummary, CompareOrder, DedupTotals, DifferenceRow,
-    Operation, PassOrder, ReceiveOrder, SendOrder,
+    JointCommit, Operation, PassOrder, ReceiveOrder, Resolution, SendOrder, Standing, TwoPoolRow,
 };
 use crate::error::{Error, Result};
 use crate::identity;
@@ -337,6 +337,52 @@ pub(crate) trait Transactions {
     fn several(&self) -> Option<&dyn SeveralDatasets> {
         None
     }
+
+    /// Transactions over this home and another one.
+    fn two_pools(&self) -> Option<&dyn TwoPools> {
+        None
+    }
+}
+
+/// Has the other pool decide: whether it has committed; nothing if that cannot be known.
+pub(crate) type Decide = Arc<dyn Fn() -> Option<bool> + Send + Sync>;
+
+/// The capability to run a transaction over this home and another one.
+pub(crate) trait TwoPools {
+    /// As [`SeveralDatasets::commit_all`], if the other pool decides so when all is prepared.
+    ///
+    /// # Errors
+    /// As there; it is not committed in the other pool, or that is not known.
+    fn prepare(
+        &self,
+        orders: &[CommitOrder<'_>],
+        mounts: &dyn Mounts,
+        joint: &JointCommit,
+        decide: Decide,
+    ) -> Result<Vec<CommitSummary>>;
+
+    /// As [`SeveralDatasets::commit_all`]: the decision for both pools.
+    ///
+    /// # Errors
+    /// As there.
+    fn decide(
+        &self,
+        orders: &[CommitOrder<'_>],
+        mounts: &dyn Mounts,
+        joint: &JointCommit,
+    ) -> Result<Vec<CommitSummary>>;
+
+    /// How a transaction stands, but for whether it is open.
+    fn standing(&self, id: &str) -> Standing;
+
+    /// Those that are not over.
+    fn unfinished(&self) -> Vec<TwoPoolRow>;
+
+    /// Ends or forgets one of those.
+    ///
+    /// # Errors
+    /// There is none of this id; it is at another stage; a failed commit.
+    fn resolve(&self, id: &str, resolution: Resolution) -> Result<()>;
 }
 
 /// The capability to run a transaction over several datasets.

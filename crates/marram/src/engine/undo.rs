@@ -10,6 +10,7 @@ use marram_history::{
     Bound, ChangeSet, Choice, Conflict, MergeOptions, MergePart, MergeReport, MergeSides, Parent,
 };
 use marram_posix::{OwnerClass, OwnerId, Posix, hold_together};
+use marram_store::operations::{is_aborted, is_prepared};
 use marram_store::{DatasetName, MergeBack, Operation, Reversal, Source, Store, Undo};
 use marram_vfs::Ino;
 use std::ops::RangeInclusive;
@@ -63,7 +64,13 @@ fn row(store: &dyn Store, operation: Operation) -> OperationRow {
     let kept = record.kept_until_seconds;
     // What a merge brought in from a snapshot was a directory's way back.
     let name = match record.kind.name() {
-        "merge" if record.undoes == 0 && transaction_of(&record.texts).is_some() => "transaction",
+        "merge" if record.undoes == 0 && transaction_of(&record.texts).is_some() => {
+            match (is_prepared(&record), is_aborted(&record)) {
+                (true, _) => "transaction-prepared",
+                (_, true) => "transaction-aborted",
+                _ => "transaction",
+            }
+        }
         "merge" if record.undoes == 0 && record.text(1).contains('@') => "rollback-directory",
         "create" | "rollback" if record.undoes == 0 && is_receive(&record.command) => "receive",
         name => name,
@@ -76,7 +83,9 @@ fn row(store: &dyn Store, operation: Operation) -> OperationRow {
     if name == "limit" && !names.is_empty() {
         names.insert(1, owner_text(record.detail));
     }
-    if let ("transaction", Some(id)) = (name, transaction_of(&names)) {
+    if name.starts_with("transaction")
+        && let Some(id) = transaction_of(&names)
+    {
         names[1] = id;
     }
     if let ("rollback-directory", Some(to)) = (name, names.get_mut(1)) {

@@ -11,7 +11,7 @@ use crate::memtable::dataset::Dataset;
 use crate::memtable::dirty::Dirty;
 use crate::state::State;
 use crate::state::open::dataset_of;
-use crate::state::records::{Reclaims, refuse_too_long};
+use crate::state::records::{Reclaims, Transactions, refuse_too_long};
 use bytes::Bytes;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::group::Group;
@@ -59,6 +59,8 @@ pub(crate) struct Commit<'p> {
     pub(crate) publications: Vec<Publication>,
     /// The dead lists in reclaim.
     pub(crate) reclaims: Arc<Reclaims>,
+    /// The transactions over two pools that are not over.
+    pub(crate) transactions: Arc<Transactions>,
     pub(super) frozen: Frozen,
     /// Pointers that go onto dead lists.
     pub(super) dead: BTreeMap<u64, Vec<Bytes>>,
@@ -81,6 +83,10 @@ pub(crate) struct Commit<'p> {
 impl<'p> Commit<'p> {
     /// The commit after the one of `superblock`, of what a freeze has found.
     pub(super) fn new(pool: &'p State, superblock: &Superblock, frozen: Frozen) -> Commit<'p> {
+        let (reclaims, transactions) = {
+            let records = pool.records.read();
+            (Arc::clone(records.reclaims()), Arc::clone(records.transactions()))
+        };
         Commit {
             pool,
             group: Group(superblock.group.0 + 1),
@@ -88,7 +94,8 @@ impl<'p> Commit<'p> {
             records: BTreeMap::new(),
             items: BTreeMap::new(),
             publications: Vec::new(),
-            reclaims: Arc::clone(pool.records.read().reclaims()),
+            reclaims,
+            transactions,
             frozen,
             dead: BTreeMap::new(),
             roots: BTreeMap::new(),

@@ -16,7 +16,7 @@ use marram_format::pointer::{
 };
 use marram_format::space::{
     DEAD_CHUNK_BYTES_MAX, DeadChunk, SUMMARY_ZONES, Tail, cursor_key, dataset_key, dead_key,
-    reclaim_key, summary_key, zone_key,
+    reclaim_key, summary_key, transaction_key, zone_key,
 };
 use marram_format::superblock::{RING_OFFSETS, Superblock, slot_offset};
 use marram_format::version::{FormatVersion, feature};
@@ -56,6 +56,7 @@ pub(super) fn write_pool_tree(
 ) -> Result<Superblock> {
     collect_records(commit);
     collect_reclaims(commit);
+    collect_transactions(commit);
     collect_dead(commit);
     owners::collect_owners(commit);
     collect_bitmaps(commit);
@@ -77,6 +78,10 @@ pub(super) fn write_pool_tree(
         superblock.features_read_compatible |= feature::RECLAIM;
     }
     superblock.features_incompatible |= feature::NAME_PLACES;
+    superblock.features_incompatible &= !feature::TWO_POOLS;
+    if !commit.transactions.is_empty() {
+        superblock.features_incompatible |= feature::TWO_POOLS;
+    }
     if commit.has_scattered {
         superblock.features_incompatible |= feature::SCATTERED;
     }
@@ -136,6 +141,22 @@ fn collect_reclaims(commit: &mut Commit<'_>) {
     for (list, record) in commit.reclaims.iter() {
         if before.get(list) != Some(record) {
             commit.items.insert(reclaim_key(*list), Some(record.encode()));
+        }
+    }
+}
+
+/// Puts the records of transactions over two pools that have changed.
+fn collect_transactions(commit: &mut Commit<'_>) {
+    let before = Arc::clone(commit.pool.records.read().transactions());
+    if Arc::ptr_eq(&before, &commit.transactions) {
+        return;
+    }
+    for number in before.keys().filter(|number| !commit.transactions.contains_key(number)) {
+        commit.items.insert(transaction_key(*number), None);
+    }
+    for (number, record) in commit.transactions.iter() {
+        if before.get(number) != Some(record) {
+            commit.items.insert(transaction_key(*number), Some(record.encode()));
         }
     }
 }

@@ -21,6 +21,7 @@ pub(super) fn publish(commit: Commit<'_>, superblock: Superblock) {
         let records = Arc::make_mut(&mut records);
         records.apply(commit.records);
         records.set_reclaims(commit.reclaims);
+        records.set_transactions(commit.transactions);
     }
     publish_roots(pool, &commit.roots, &commit.frozen.steps);
     let mut known = pool.datasets.write();

@@ -114,7 +114,7 @@ impl Turn<'_> {
 
     /// Makes records of all forks in memory, and takes away those of what has ended: for an
     /// operation that reckons by records.
-    fn settle_forks(&self) -> Result<()> {
+    pub(crate) fn settle_forks(&self) -> Result<()> {
         match self.pool.forks.in_memory() == 0 && !self.pool.forks.has_ended() {
             true => Ok(()),
             false => {

@@ -7,6 +7,7 @@ pub(crate) mod create;
 pub(crate) mod status;
 mod store;
 mod streams;
+pub(crate) mod two_pools;
 
 use crate::Error;
 use crate::commit::turn;

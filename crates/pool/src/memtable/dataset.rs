@@ -12,6 +12,7 @@ use crate::memtable::allowance::Allowance;
 use crate::memtable::counters::{self, CommittedCounters, Settled};
 use crate::memtable::dirty::Dirty;
 use crate::memtable::dirty_datasets::DirtyDatasets;
+use crate::memtable::doubt::Doubt;
 use crate::memtable::item_cache::{Answer, ItemCache, Owner, Stretch};
 use crate::memtable::overlay::{Entry, Frozen, Layer, Overlay};
 use crate::memtable::settings::Settings;
@@ -41,6 +42,8 @@ pub(crate) struct Dataset {
     views: AtomicUsize,
     /// What it may use.
     pub(crate) allowance: Allowance,
+    /// Whether a transaction over two pools is prepared in it, and its decision is not known.
+    pub(crate) doubt: Doubt,
 }
 
 /// A dataset that is open: it is not destroyed meanwhile.
@@ -116,6 +119,7 @@ impl Dataset {
             item_cache,
             views,
             allowance,
+            doubt: Doubt::default(),
         }
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod counters;
 pub(crate) mod dataset;
 pub(crate) mod dirty;
 pub(crate) mod dirty_datasets;
+pub(crate) mod doubt;
 pub(crate) mod foreign_blocks;
 pub(crate) mod item_cache;
 pub(crate) mod overlay;

@@ -40,7 +40,8 @@ pub(crate) fn scheduled(session: &Session) -> Result<Vec<Scheduled>> {
     for record in records.known().filter(|it| it.state == DatasetState::Live && !is_hidden(it)) {
         let Some(rule) = snapshot_rule(&record.properties) else { continue };
         let dataset: DatasetName = record.name.parse()?;
-        if dataset.is_receiving() || dataset.transaction().is_some() {
+        let is_in_doubt = pool.refuse_in_doubt(record.id).is_err();
+        if dataset.is_receiving() || dataset.transaction().is_some() || is_in_doubt {
             continue;
         }
         let snapshots = seen(&records, record.id)?;

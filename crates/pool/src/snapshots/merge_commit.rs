@@ -23,10 +23,12 @@ use crate::snapshots::merge_bases::{self, Moved, Moving};
 use crate::snapshots::operation_log;
 use crate::snapshots::session::Session;
 use crate::snapshots::trash::Reclaim;
+use crate::snapshots::two_pools::{self, Part};
 use crate::snapshots::undo;
 use marram_format::dataset::DatasetRecord;
 use marram_format::group::Group;
 use marram_format::operation::{OperationKind, OperationRecord, TRASH_PREFIX};
+use marram_format::transaction::TransactionDataset;
 use marram_store::{Batch, Error, MergeInto, MergedFrom, Result, Source, View};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -144,6 +146,9 @@ impl Kept {
             1 => moved.into_iter().collect(),
             several => vec![moved.unwrap_or_default(), several.to_string()],
         });
+        if session.part.as_ref().is_some_and(Part::is_prepared_here) {
+            two_pools::note_prepared(&mut record);
+        }
         if self.seconds > 0 {
             let after = kept_name(operation_log::next_entry(commit)?, &self.live, "after")?;
             record.before = self.before.get();
@@ -179,8 +184,17 @@ impl KeptOfAll {
         Ok(())
     }
 
-    fn enter(&self, session: &Session, commit: &mut Commit<'_>) -> Result<()> {
-        self.0.iter().try_for_each(|kept| kept.enter(session, commit, self.0.len()))
+    /// Returns the number of the first entry.
+    fn enter(&self, session: &Session, commit: &mut Commit<'_>) -> Result<u64> {
+        let first = operation_log::next_entry(commit)?;
+        self.0.iter().try_for_each(|kept| kept.enter(session, commit, self.0.len()))?;
+        if let Some(part) = &session.part {
+            let before = |kept: &Kept| if part.is_prepared_here() { kept.before.get() } else { 0 };
+            let of =
+                |kept: &Kept| TransactionDataset { dataset: kept.live.id, before: before(kept) };
+            part.enter(commit, first, self.0.iter().map(of).collect());
+        }
+        Ok(first)
     }
 }
 
@@ -214,6 +228,10 @@ fn admit<'m, 'p>(
 /// [`marram_store::OperationLog::apply_merge`].
 pub(crate) fn enter_merges(session: &Session, merges: Vec<MergeInto<'_>>) -> Result<()> {
     refuse_among_several(&merges)?;
+    if let Some(part) = &session.part {
+        part.begin(session)?;
+        two_pools::decide_too_early(part);
+    }
     let (mut admissions, mut batches) = (Vec::new(), Vec::new());
     for MergeInto { view, mut batch, merged } in merges {
         let beside = admissions.iter().map(|it: &Admission<'_, '_>| it.admitted.bytes()).sum();
@@ -249,9 +267,14 @@ pub(crate) fn enter_merges(session: &Session, merges: Vec<MergeInto<'_>>) -> Res
         batch,
         admitted: &admission.admitted,
     });
-    turn.commit_merges(going.collect(), before, &mut |commit| kept.enter(session, commit))?;
+    let mut first = 0;
+    turn.commit_merges(going.collect(), before, &mut |commit| {
+        first = kept.enter(session, commit)?;
+        Ok(())
+    })?;
     kept.0.iter().for_each(|kept| session.state.note_expiry(kept.until.get()));
-    Ok(())
+    drop(admissions);
+    two_pools::conclude(session, &turn, first)
 }
 
 /// Of several merges none keeps a snapshot or has a base, and all are into other datasets.
@@ -298,10 +321,13 @@ fn kept(session: &Session, merged: &MergedFrom<'_>, merges: usize) -> Result<Kep
         detail: merged.root_object,
         ..entry(OperationKind::Merge, live.id, &texts)
     };
+    let seconds = session.author.as_ref().map_or(0, |_| undo_seconds(&live.properties));
+    // What is prepared has a way back, for as long as it is not decided at the least.
+    let least_seconds = i64::from(session.part.as_ref().is_some_and(Part::is_prepared_here));
     Ok(Kept {
         record,
         named,
-        seconds: session.author.as_ref().map_or(0, |_| undo_seconds(&live.properties)),
+        seconds: seconds.max(least_seconds),
         moving: moving(session, live.id, merged)?,
         undone: undone.map(|undone| undone.text(MOVED_TEXT).to_owned()),
         before: Cell::new(0),

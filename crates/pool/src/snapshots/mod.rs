@@ -20,5 +20,6 @@ pub(crate) mod properties;
 mod reclaimable;
 pub(crate) mod session;
 pub(crate) mod trash;
+pub(crate) mod two_pools;
 pub(crate) mod undo;
 pub(crate) mod usage;

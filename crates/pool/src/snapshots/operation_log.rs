@@ -115,15 +115,7 @@ pub(crate) fn enter(
 /// Something that was kept for an undo goes: its entry says so.
 pub(crate) fn forget_in_trash(commit: &mut Commit<'_>, gone: u64, name: &str) -> Result<()> {
     let Some(number) = trash_entry(name) else { return Ok(()) };
-    let key = operation_key(number);
-    let mut entry = match commit.items.get(&key) {
-        Some(Some(bytes)) => decode(number, bytes)?,
-        Some(None) => return Ok(()),
-        None => match operation(commit.pool, number)? {
-            Some(entry) => entry,
-            None => return Ok(()),
-        },
-    };
+    let Some(mut entry) = changed_entry(commit, number)? else { return Ok(()) };
     if entry.before == gone {
         entry.before = 0;
     }
@@ -133,6 +125,20 @@ pub(crate) fn forget_in_trash(commit: &mut Commit<'_>, gone: u64, name: &str) ->
     if entry.kind != OperationKind::Merge || (entry.before, entry.after) == (0, 0) {
         entry.kept_until_seconds = 0;
     }
-    commit.items.insert(key, Some(entry.encode()));
+    put(commit, number, &entry);
     Ok(())
+}
+
+/// The entry with this number, as this commit has it.
+pub(crate) fn changed_entry(commit: &Commit<'_>, number: u64) -> Result<Option<OperationRecord>> {
+    match commit.items.get(&operation_key(number)) {
+        Some(Some(bytes)) => decode(number, bytes).map(Some),
+        Some(None) => Ok(None),
+        None => operation(commit.pool, number),
+    }
+}
+
+/// Puts a changed entry into its place.
+pub(crate) fn put(commit: &mut Commit<'_>, number: u64, entry: &OperationRecord) {
+    commit.items.insert(operation_key(number), Some(entry.encode()));
 }

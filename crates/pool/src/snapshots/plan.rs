@@ -214,6 +214,9 @@ impl Plan {
             if is_open(&datasets, gone.id) {
                 return in_use("it is mounted; unmount it first".to_owned());
             }
+            if datasets.get(&gone.id).is_some_and(|it| it.doubt.is_there()) {
+                return Err(pool.in_doubt(gone.id));
+            }
             if gone.holds > 0 {
                 let tags: Vec<&str> = holds(gone).collect();
                 return in_use(format!("it is held ({}); release it first", tags.join(", ")));

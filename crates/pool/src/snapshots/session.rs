@@ -1,6 +1,7 @@
 //! What a handle of the pool acts with: the open pool, its author, and what its merges take back.
 
 use crate::snapshots::ephemeral::EphemeralStates;
+use crate::snapshots::two_pools::Part;
 use crate::state::State;
 use marram_store::Author;
 use std::sync::Arc;
@@ -17,12 +18,14 @@ pub(crate) struct Session {
     pub(crate) undoes: u64,
     /// An undo through this handle goes back past what was changed later.
     pub(crate) goes_past: bool,
+    /// The transaction over two pools that a merge through this handle is part of.
+    pub(crate) part: Option<Part>,
 }
 
 impl Session {
     /// A handle that acts for nobody.
     pub(crate) fn new(state: State) -> Session {
         let (state, ephemeral) = (Arc::new(state), Arc::default());
-        Session { state, ephemeral, author: None, undoes: 0, goes_past: false }
+        Session { state, ephemeral, author: None, undoes: 0, goes_past: false, part: None }
     }
 }

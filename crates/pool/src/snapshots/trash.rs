@@ -84,6 +84,9 @@ pub(crate) fn trash_seconds_of(pool: &State, record: &DatasetRecord) -> i64 {
 
 /// Lets go of what is kept for an entry; false if somebody looks at it.
 pub(crate) fn let_go(pool: &State, number: u64) -> Result<bool> {
+    if pool.records.read().is_prepared(number) {
+        return Ok(false);
+    }
     let_go_of(pool, &|records| names(records, number))
 }
 

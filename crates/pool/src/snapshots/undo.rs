@@ -18,6 +18,7 @@ use crate::snapshots::limits;
 use crate::snapshots::properties;
 use crate::snapshots::session::Session;
 use crate::snapshots::trash;
+use crate::snapshots::two_pools;
 use crate::state::State;
 use crate::state::records::is_hidden;
 use crate::state::records::parent_of;
@@ -89,8 +90,8 @@ fn refuse_later(log: Log<'_>, number: u64, record: &OperationRecord, merges: boo
         return Ok(());
     }
     let later = log.entries.iter().find(|(later, other)| {
-        let counts =
-            other.kind == OperationKind::Rollback || (merges && other.kind == OperationKind::Merge);
+        let merged = other.kind == OperationKind::Merge && !two_pools::is_without_effect(other);
+        let counts = other.kind == OperationKind::Rollback || (merges && merged);
         let holds = other.undoes == 0 && !log.undone.iter().any(|(gone, _)| gone == later);
         *later > number && other.subject == record.subject && counts && holds
     });
@@ -215,6 +216,9 @@ pub(crate) fn refuse_gone(pool: &State, record: &OperationRecord) -> Result<()> 
         | OperationKind::Fork
         | OperationKind::Restore => in_sight(pool, record.subject).map(|_| ()),
         OperationKind::Destroy => still_in_trash(pool, record).map(|_| ()),
+        OperationKind::Merge if two_pools::is_without_effect(record) => {
+            Err(refusal("it is a transaction over two pools that is not committed"))
+        }
         _ => Ok(()),
     }
 }
@@ -494,7 +498,8 @@ fn former_name_in(commit: &Commit<'_>, record: &OperationRecord) -> Result<Sourc
 pub(crate) fn reversal(session: &Session, number: Option<u64>) -> Result<(u64, Reversal)> {
     let _no_commit = session.state.turns.committing.lock();
     let entries = operation_log::entries(&session.state)?;
-    let last = entries.last().map(|(number, _)| *number);
+    let has_effect = |(_, record): &&Entry| !two_pools::is_without_effect(record);
+    let last = entries.iter().rev().find(has_effect).map(|(number, _)| *number);
     let number = number.or(last).ok_or_else(|| refusal("no operation is in the log"))?;
     let undone = undone_by(in_order(&entries));
     let log = Log { entries: &entries, undone: &undone, goes_past: session.goes_past };

@@ -25,6 +25,7 @@ impl State {
     pub(crate) fn find_live(&self, name: &DatasetName) -> Result<Arc<DatasetRecord>> {
         let found = self.find(&Source::live(name.clone()))?;
         refuse_hidden(&found)?;
+        self.refuse_in_doubt(found.id)?;
         Ok(found)
     }
 
@@ -52,6 +53,30 @@ impl State {
         }
     }
 
+    /// Refuses a dataset of which it is not known which state it has.
+    pub(crate) fn refuse_in_doubt(&self, id: u64) -> Result<()> {
+        match self.running(id).is_some_and(|dataset| dataset.doubt.is_there()) {
+            true => Err(self.in_doubt(id)),
+            false => Ok(()),
+        }
+    }
+
+    /// That it is not known which state a dataset has.
+    pub(crate) fn in_doubt(&self, id: u64) -> Error {
+        Error::InDoubt(format!(
+            "{} is in doubt: a transaction over two pools is prepared in it, and the other pool \
+             has not said yet whether it is committed; `marram status` names both, and `marram tx \
+             resolve` ends it",
+            self.name_of(id)
+        ))
+    }
+
+    /// The name of a dataset, for people.
+    pub(crate) fn name_of(&self, id: u64) -> String {
+        let records = self.records.read();
+        records.get(id).map_or_else(|| format!("dataset {id}"), |record| record.name.clone())
+    }
+
     /// The dataset that the running pool has for a record.
     pub(crate) fn running(&self, id: u64) -> Option<Arc<Dataset>> {
         self.datasets.read().get(&id).cloned()
@@ -64,6 +89,7 @@ impl State {
         let found = self.find(source)?;
         if source.snapshot.is_none() {
             refuse_hidden(&found)?;
+            self.refuse_in_doubt(found.id)?;
         }
         let running = self.running(found.id);
         let dataset = running.ok_or_else(|| Error::NoDataset(source.to_string()))?;

@@ -14,7 +14,7 @@ use crate::state::bitmaps::{Committed, malformed};
 use crate::state::forks::Forks;
 use crate::state::ledger::Ledger;
 use crate::state::options::OpenOptions;
-use crate::state::records::{Reclaims, Records};
+use crate::state::records::{Reclaims, Records, Transactions};
 use crate::state::superblocks::newest_superblock;
 use crate::state::work::Work;
 use crate::state::{State, Turns};
@@ -24,9 +24,10 @@ use marram_device::Device;
 use marram_format::dataset::{DatasetRecord, DatasetState};
 use marram_format::pointer::{GRAIN_BYTES, Pointer};
 use marram_format::space::{
-    ReclaimRecord, SUMMARY_ZONES, Tail, dataset_key, reclaim_key, summary_key,
+    ReclaimRecord, SUMMARY_ZONES, Tail, dataset_key, reclaim_key, summary_key, transaction_key,
 };
 use marram_format::superblock::Superblock;
+use marram_format::transaction::{TransactionRecord, TransactionState};
 use marram_store::{Key, Result};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -89,6 +90,9 @@ pub(crate) fn start(
     let mut known = Records::default();
     known.apply(records.into_iter().map(|(id, record)| (id, Some(record))).collect());
     known.set_reclaims(Arc::new(read_reclaims(&media, root.as_ref())?));
+    let transactions = read_transactions(&media, root.as_ref())?;
+    begin_doubt(&transactions, &datasets);
+    known.set_transactions(Arc::new(transactions));
     let (log, replayed) = match superblock.intent_log.as_ref().filter(|_| !options.skip_log) {
         None => (OnceLock::new(), log::Replayed::default()),
         Some(pointer) => {
@@ -124,6 +128,14 @@ pub(crate) fn start(
     begin_logging(&state);
     state.sum_reservations();
     Ok(state)
+}
+
+/// What is prepared is in doubt until it is decided.
+fn begin_doubt(transactions: &Transactions, datasets: &BTreeMap<u64, Arc<Dataset>>) {
+    let prepared =
+        transactions.values().filter(|record| record.state == TransactionState::Prepared);
+    let parts = prepared.flat_map(|record| &record.datasets);
+    parts.filter_map(|part| datasets.get(&part.dataset)).for_each(|it| it.doubt.begin());
 }
 
 /// From now on datasets keep in mind what the intent log does not have, if there is one.
@@ -214,6 +226,26 @@ fn read_reclaims(media: &Media, root: Option<&Bytes>) -> Result<Reclaims> {
     match wrong {
         None => Ok(reclaims),
         Some(reason) => Err(malformed(format!("a dead list in reclaim: {reason}"))),
+    }
+}
+
+fn read_transactions(media: &Media, root: Option<&Bytes>) -> Result<Transactions> {
+    let mut transactions = Transactions::new();
+    let mut wrong: Option<String> = None;
+    let at = At { media, epoch: media.epoch() };
+    let (first, last) = (transaction_key(0), transaction_key(u64::MAX));
+    tree::scan(&at, root, first, last, &mut |found| {
+        match TransactionRecord::decode(&found.value) {
+            Ok(record) => {
+                transactions.insert(found.key.offset, record);
+            }
+            Err(error) => wrong = Some(error.to_string()),
+        }
+        wrong.is_none()
+    })?;
+    match wrong {
+        None => Ok(transactions),
+        Some(reason) => Err(malformed(format!("a transaction over two pools: {reason}"))),
     }
 }
 

@@ -7,12 +7,16 @@ use marram_format::dataset::{
 };
 use marram_format::operation::{TRASH_PREFIX, trash_entry};
 use marram_format::space::ReclaimRecord;
+use marram_format::transaction::{TransactionRecord, TransactionState};
 use marram_store::{Error, ROOT_OBJECT, Result, is_automatic_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The dead lists in reclaim, by number.
 pub(crate) type Reclaims = BTreeMap<u64, ReclaimRecord>;
+
+/// The transactions over two pools that are not over, by their first entries in the log.
+pub(crate) type Transactions = BTreeMap<u64, TransactionRecord>;
 
 /// The records of a running pool.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +34,7 @@ pub(crate) struct Records {
     /// The dataset of each dead list.
     lists: HashMap<u64, u64>,
     reclaims: Arc<Reclaims>,
+    transactions: Arc<Transactions>,
 }
 
 impl Records {
@@ -108,6 +113,25 @@ impl Records {
     /// From now on these are in reclaim.
     pub(crate) fn set_reclaims(&mut self, reclaims: Arc<Reclaims>) {
         self.reclaims = reclaims;
+    }
+
+    /// The transactions over two pools that are not over.
+    pub(crate) fn transactions(&self) -> &Arc<Transactions> {
+        &self.transactions
+    }
+
+    /// From now on these are not over.
+    pub(crate) fn set_transactions(&mut self, transactions: Arc<Transactions>) {
+        self.transactions = transactions;
+    }
+
+    /// Whether an entry of the log is one of a transaction that is prepared.
+    pub(crate) fn is_prepared(&self, number: u64) -> bool {
+        let before = self.transactions.range(..=number).next_back();
+        before.is_some_and(|(first, record)| {
+            let entries = record.datasets.len() as u64;
+            record.state == TransactionState::Prepared && number - first < entries
+        })
     }
 
     /// Applies what a commit has changed; `None` takes a record away. Names may have changed

@@ -30,13 +30,29 @@ const LABEL_CALL: &str = "FS_IOC_SETFSLABEL";
 pub(crate) struct DatasetView {
     pool: Arc<State>,
     dataset: Opened,
+    /// How often a doubt about the dataset had turned out otherwise when this was opened.
+    turns: u64,
     /// Bytes that are promised to writers through this view.
     promised: AtomicU64,
 }
 
 impl DatasetView {
     pub(crate) fn new(pool: Arc<State>, dataset: Opened) -> DatasetView {
-        DatasetView { pool, dataset, promised: AtomicU64::new(0) }
+        let turns = dataset.doubt.turns();
+        DatasetView { pool, dataset, turns, promised: AtomicU64::new(0) }
+    }
+
+    /// Refuses everything while it is not known which state the dataset has.
+    fn refuse_in_doubt(&self) -> Result<()> {
+        match self.dataset.doubt.is_there() {
+            true => Err(self.pool.in_doubt(self.dataset.id)),
+            false if self.dataset.doubt.turns() != self.turns => Err(Error::InDoubt(format!(
+                "a transaction over two pools was committed in {} while this mount did not know \
+                 of it: unmount it and mount it again",
+                self.pool.name_of(self.dataset.id)
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// Applies a batch that has been granted space, or else if there is some beside what waits for
@@ -107,14 +123,17 @@ impl Drop for DatasetView {
 
 impl View for DatasetView {
     fn get(&self, key: Key) -> Result<Option<Item>> {
+        self.refuse_in_doubt()?;
         self.dataset.get(&self.pool.media, key)
     }
 
     fn scan(&self, from: Key, to: Key, visit: &mut dyn FnMut(Key, &Item) -> bool) -> Result<()> {
+        self.refuse_in_doubt()?;
         self.dataset.scan(&self.pool.media, from, to, visit)
     }
 
     fn last(&self, from: Key, to: Key) -> Result<Option<(Key, Item)>> {
+        self.refuse_in_doubt()?;
         self.dataset.last(&self.pool.media, from, to)
     }
 
@@ -123,6 +142,7 @@ impl View for DatasetView {
             return Err(Error::ReadOnly("a snapshot or a read-only pool".to_owned()));
         }
         self.pool.check_writable()?;
+        self.refuse_in_doubt()?;
         quota::check_quota(&self.pool, &self.dataset, &batch, || turn::commit(&self.pool))?;
         let mut batch = batch;
         match self.apply_beside(&mut batch, None)? {
@@ -144,10 +164,12 @@ impl View for DatasetView {
     }
 
     fn read_block(&self, block: &Block) -> Result<Bytes> {
+        self.refuse_in_doubt()?;
         self.dataset.read_block(&self.pool.media, block)
     }
 
     fn read_parts(&self, parts: &[Part<'_>], out: &mut Vec<u8>) -> std::result::Result<(), Unread> {
+        self.refuse_in_doubt().map_err(|error| Unread { number: 0, error })?;
         self.dataset.read_parts(&self.pool.media, parts, out)
     }
 
@@ -193,6 +215,7 @@ impl AdmissionControl for DatasetView {
     fn dry_run(&self, batch: Batch<'_>) -> Result<()> {
         let mut batch = batch;
         self.pool.check_writable()?;
+        self.refuse_in_doubt()?;
         quota::check_quota(&self.pool, &self.dataset, &batch, || turn::commit(&self.pool))?;
         reservation::dry_run_merge(&Reclaim(&self.pool), &self.pool, &self.dataset, &mut batch)?;
         self.dataset.check_limits(&self.pool.media, &batch.edits)

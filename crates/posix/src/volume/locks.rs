@@ -166,6 +166,8 @@ mod tests {
     use std::sync::Arc;
 
     const SCHEDULES: usize = 300;
+    /// Of those in which all locks of two tables are taken: each takes thousands of steps.
+    const SCHEDULES_OF_ALL: usize = 30;
 
     /// Another inode with the lock of `ino`.
     fn twin_of(ino: u64) -> u64 {
@@ -209,6 +211,44 @@ mod tests {
                 workers.into_iter().for_each(|worker| worker.join().expect("it ends"));
             },
             SCHEDULES,
+        );
+    }
+
+    /// Several file systems are held still in any order, beside copies both ways, moves and changes
+    /// in each: nobody waits in a ring, and a holder of all is alone in each.
+    #[test]
+    fn holds_of_several_file_systems_never_wait_for_each_other() {
+        shuttle::check_random(
+            || {
+                let tables = [(); 2].map(|()| Arc::new(Locks::new()));
+                let inside = [(); 2].map(|()| Arc::new(Alone::default()));
+                let holders = [[0, 1], [1, 0]].map(|order| {
+                    let (tables, inside) = (tables.clone(), inside.clone());
+                    thread::spawn(move || {
+                        let held = Locks::all_of(&order.map(|at| &*tables[at]));
+                        inside.iter().for_each(|it| it.enter());
+                        thread::yield_now();
+                        inside.iter().for_each(|it| it.leave());
+                        held.into_iter().rev().for_each(drop);
+                    })
+                });
+                let changers = [(0, 1), (1, 0)].map(|(here, there)| {
+                    let (tables, inside) = (tables.clone(), inside[here].clone());
+                    thread::spawn(move || {
+                        let moves = tables[here].moves();
+                        drop(tables[here].write(&[1, 2]));
+                        drop(moves);
+                        let copied = tables[here].write_from(1, &tables[there], 1);
+                        inside.enter();
+                        thread::yield_now();
+                        inside.leave();
+                        drop(copied);
+                    })
+                });
+                let all = holders.into_iter().chain(changers);
+                all.for_each(|worker| worker.join().expect("it ends"));
+            },
+            SCHEDULES_OF_ALL,
         );
     }
 

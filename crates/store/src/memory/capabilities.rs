@@ -85,20 +85,21 @@ impl SeveralDatasets for MemoryStore {
         ForkBegin::check_several(forks)?;
         let mut history = self.history.lock();
         let mut lives = BTreeMap::new();
+        // Whatever refuses one does so before the first begins.
         for ForkBegin { dataset, name, root_object } in forks {
             history.refuse_taken(&Source::live((*name).clone()))?;
             let live = history.find(&Source::live((*dataset).clone()))?;
-            lives.insert(live.id, (live, *dataset, *name, *root_object));
+            let base = Source::fork_base(dataset, name, &|it| history.named.contains_key(it))?;
+            lives.insert(live.id, (live, base, *name, *root_object));
         }
         // Batches of all of them wait until the state of each is taken.
         let guards: Vec<_> = lives.values().map(|(live, ..)| live.contents()).collect();
         let states = lives.values().zip(&guards).map(|((live, ..), it)| live.state_of(it));
         let states: Vec<State> = states.collect();
         drop(guards);
-        for ((live, dataset, name, root_object), state) in lives.values().zip(states) {
-            let base = Source::fork_base(dataset, name, &|it| history.named.contains_key(it))?;
+        for ((live, base, name, root_object), state) in lives.into_values().zip(states) {
             let base = self.add_snapshot(&mut history, (state, live.id), base);
-            let state = State { root_object: *root_object, ..base.state() };
+            let state = State { root_object, ..base.state() };
             let view = self.view(&mut history, state, DatasetKind::Live);
             history.add_fork(name, view, base.id);
         }

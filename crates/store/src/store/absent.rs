@@ -114,17 +114,15 @@ impl dyn Store + '_ {
         }
     }
 
-    /// [`SeveralDatasets::apply_merges`]; into one dataset as without that capability. Else it is
-    /// refused without.
+    /// [`SeveralDatasets::apply_merges`]; into one dataset as without that capability: then it is
+    /// durable when [`OperationLog::apply_merge`](crate::OperationLog::apply_merge) says so, and
+    /// with the next [`View::sync`] at the latest. Else it is refused without.
     ///
     /// # Errors
     /// As there; [`Error::Unsupported`].
     pub fn apply_merges(&self, merges: Vec<MergeInto<'_>>) -> Result<()> {
         match <[MergeInto<'_>; 1]>::try_from(merges) {
-            Ok([MergeInto { view, batch, merged }]) => {
-                self.apply_merge(view, batch, merged)?;
-                view.sync()
-            }
+            Ok([MergeInto { view, batch, merged }]) => self.apply_merge(view, batch, merged),
             Err(merges) => self.several()?.apply_merges(merges),
         }
     }

@@ -4,18 +4,15 @@
 //! processes is left.
 
 use super::find_open;
+use super::joint::{OpenTransaction, connected};
 use super::report::{Outcome, Report};
-use super::view::{Dataset, Datasets};
+use super::view::{Dataset, Datasets, Pools};
 use crate::arguments::TxRunArguments;
-use crate::commands::answers::unexpected;
-use crate::control::client::Client;
-use crate::control::protocol::{Answer, Author, BeginOrder, BegunTransaction, Request};
 use crate::error::{Error, Result};
 use crate::output::Output;
 use crate::private_view::{
     Begun, Caught, End, Inherited, Leftovers, Refusal, begin, check_program,
 };
-use crate::target::Target;
 use marram_client::control::pause;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -38,7 +35,7 @@ fn attempts(arguments: &TxRunArguments, output: &Output) -> std::result::Result<
     let mut attempts = 0;
     let mut caught = Caught::begin()?;
     loop {
-        let datasets = Datasets::find(&directory, &arguments.with)?;
+        let datasets = Datasets::find(&directory, &arguments.with, Pools::Two)?;
         output.refuse_untold(&datasets.first.mount)?;
         let inherited = datasets.inherited()?;
         let (id, outcome) = attempt(arguments, output, (&datasets, &inherited), caught)?;
@@ -117,83 +114,46 @@ fn attempt(
     (datasets, inherited): (&Datasets, &Inherited),
     mut caught: Caught,
 ) -> std::result::Result<(String, Outcome), Refusal> {
-    let (client, begun) = begin_transaction(datasets, None)?;
-    let places: Vec<PathBuf> = begun.places().cloned().collect();
-    let view = datasets.view(&client, &places)?;
+    let open = OpenTransaction::begin(datasets)?;
+    let (id, places) = (open.id.clone(), open.places.clone());
+    let view = datasets.view(open.client(), &places)?;
     if let Some(signal) = caught.interruption() {
-        abort(client, &begun);
-        return Ok((begun.id, Outcome::Failed(End::Killed(signal))));
+        open.abort();
+        return Ok((id, Outcome::Failed(End::Killed(signal))));
     }
     let command = Begun {
         view: &view,
         inherited,
         words: &arguments.command,
-        variables: &[("MARRAM_TRANSACTION", &begun.id)],
+        variables: &[("MARRAM_TRANSACTION", &id)],
         output_to_error: output.json,
     };
     let mut running = begin(command, caught)?;
     let end = running.wait()?;
     if end.status() != 0 {
-        abort(client, &begun);
-        return Ok((begun.id, Outcome::Failed(end)));
+        open.abort();
+        return Ok((id, Outcome::Failed(end)));
     }
     let survivors = running.settle(leftovers(arguments));
     if !survivors.is_empty() {
-        abort(client, &begun);
-        return Ok((begun.id, Outcome::Left(survivors)));
+        open.abort();
+        return Ok((id, Outcome::Left(survivors)));
     }
     if running.has_lost_view()? {
-        abort(client, &begun);
+        open.abort();
         return Err(lost_view().into());
     }
     match view.brought {
         Some(_) => running.write_back()?,
         None => places.iter().try_for_each(|place| write_back(place))?,
     }
-    let outcome = commit(client, &begun.id)?;
-    Ok((begun.id, outcome))
+    let outcome = open.commit()?;
+    Ok((id, outcome))
 }
 
 fn lost_view() -> Error {
     Error::failed("the command has lost its view: nothing was committed")
         .hint("what it wrote afterwards by the paths of the dataset is there, as of any program")
-}
-
-/// Begins one; with a time in seconds it stays open until nothing has been done in it for so long.
-///
-/// # Errors
-/// What refuses it.
-pub(super) fn begin_transaction(
-    datasets: &Datasets,
-    idle_seconds: Option<u64>,
-) -> Result<(Client, BegunTransaction)> {
-    let mut client = connected(&datasets.first.target)?;
-    let (directory, author) = (datasets.first.mount.clone(), Author::of_this_process());
-    match client.begin_transaction(BeginOrder {
-        directory,
-        also: datasets.other_mounts(),
-        inside: None,
-        author,
-        idle_seconds,
-        descriptor: false,
-    })? {
-        Answer::Begun(begun) => Ok((client, begun)),
-        other => Err(unexpected(&other)),
-    }
-}
-
-/// A conversation with the daemon.
-///
-/// # Errors
-/// There is none any more.
-pub(super) fn connected(target: &Target) -> Result<Client> {
-    let gone = || Error::failed(format!("the daemon of {} has gone", target.pool.display()));
-    target.connect()?.ok_or_else(gone)
-}
-
-/// The end of the conversation aborts it too, but nobody waits for that.
-fn abort(client: Client, begun: &BegunTransaction) {
-    let _aborted_with_the_conversation = client.ask(&Request::Abort(begun.id.clone()));
 }
 
 /// Has the kernel hand over what was written through mappings.
@@ -204,19 +164,4 @@ pub(super) fn write_back(place: &Path) -> Result<()> {
     let failed = |error: std::io::Error| Error::system("write back", place, error);
     let view = File::open(place).map_err(failed)?;
     rustix::fs::syncfs(view).map_err(|error| failed(error.into()))
-}
-
-/// Commits. What the daemon answers is known; what it does not is not.
-///
-/// # Errors
-/// Why it could not be; then nothing of it is there.
-pub(super) fn commit(client: Client, id: &str) -> std::result::Result<Outcome, Refusal> {
-    let pool = client.greeting().pool.clone();
-    match client.commit_transaction(id) {
-        Ok(Ok(Answer::Concluded(summary))) if summary.committed => Ok(Outcome::Committed),
-        Ok(Ok(Answer::Concluded(summary))) => Ok(Outcome::Refused(summary.conflicts)),
-        Ok(Ok(other)) => Err(unexpected(&other).into()),
-        Ok(Err(error)) => Err(error.during("nothing was committed").into()),
-        Err(error) => Ok(Outcome::Unknown(error.during(pool.display()))),
-    }
 }

@@ -1,9 +1,10 @@
 //! Transactions that stay open over several commands: begun, looked at, committed, aborted.
 
-use super::command::{begin_transaction, commit as commit_by, connected, write_back};
+use super::command::write_back;
 use super::find_open;
+use super::joint::{begin_in_pool, commit as commit_by, connected};
 use super::report::Report;
-use super::view::Datasets;
+use super::view::{Datasets, Pools};
 use crate::arguments::{TxBeginArguments, TxDiffArguments, TxNamedArguments};
 use crate::commands::answers::unexpected;
 use crate::commands::diff::{self, OpenFork};
@@ -31,8 +32,9 @@ struct Begun {
 
 pub(super) fn begin(arguments: &TxBeginArguments, output: &Output) -> Result<()> {
     let idle_seconds = idle_seconds(&arguments.idle)?;
-    let datasets = Datasets::find(&arguments.directory, &arguments.with)?;
-    let (_client, begun) = begin_transaction(&datasets, Some(idle_seconds))?;
+    let datasets = Datasets::find(&arguments.directory, &arguments.with, Pools::One)?;
+    let places: Vec<usize> = datasets.of_pools().concat();
+    let (_client, begun) = begin_in_pool(&datasets, &places, (Some(idle_seconds), None))?;
     let also = begun.also.into_iter().map(|view| view.place).collect();
     let begun = Begun { id: begun.id, directory: begun.place, also };
     output.print(&begun, || format!("{}\n", begun.id));

@@ -73,6 +73,11 @@ impl Dataset {
         self.places.iter().map(binding).collect()
     }
 
+    /// Whether it is seen in a transaction.
+    fn is_inside(&self) -> bool {
+        self.target.mounted.as_ref().is_some_and(|it| it.dataset.transaction().is_some())
+    }
+
     /// Whether a transaction's part is in it.
     fn is(&self, part: &TransactionPart) -> bool {
         self.target.mounted.as_ref().is_some_and(|it| it.dataset.as_str() == part.dataset)
@@ -91,21 +96,38 @@ pub(super) struct Datasets {
     others: Vec<Dataset>,
 }
 
+/// How many pools a transaction can work in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pools {
+    /// One.
+    One,
+    /// Two: it is prepared in one, and decided in the other.
+    Two,
+}
+
 impl Datasets {
     /// Finds the datasets of directories. Of several in one dataset the first counts.
     ///
     /// # Errors
     /// As for [`Dataset::find`]; they are not in one pool.
-    pub(super) fn find(directory: &Path, with: &[PathBuf]) -> Result<Datasets> {
+    pub(super) fn find(directory: &Path, with: &[PathBuf], pools: Pools) -> Result<Datasets> {
         let first = Dataset::find(directory)?;
         let mut others: Vec<Dataset> = Vec::new();
         for directory in with {
             let other = Dataset::find(directory)?;
-            if other.home() != first.home() {
+            let mut known = std::iter::once(&first).chain(&others);
+            let is_known = known.any(|known| known.home() == other.home());
+            let is_second = pools == Pools::Two
+                && others.iter().all(|known| known.home() == first.home())
+                && !first.is_inside()
+                && !other.is_inside();
+            if !is_known && !is_second {
                 let told = quoted(directory.as_os_str().as_bytes());
                 let (own, its) = (first.target.pool.display(), other.target.pool.display());
-                return Err(Error::usage(format!("{told} is in {its}, and not in {own}"))
-                    .hint("all datasets of a transaction are in one pool"));
+                return Err(Error::usage(format!("{told} is in {its}, and not in {own}")).hint(
+                    "all datasets of a transaction are in one pool; of `tx run`, and outside \
+                         of other transactions, in two at most",
+                ));
             }
             if std::iter::once(&first).chain(&others).all(|it| it.mount != other.mount) {
                 others.push(other);
@@ -171,9 +193,17 @@ impl Datasets {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// The mounts of the others.
-    pub(super) fn other_mounts(&self) -> Vec<PathBuf> {
-        self.others.iter().map(|dataset| dataset.mount.clone()).collect()
+    /// The places of the datasets of each pool among all, first those of the first.
+    pub(super) fn of_pools(&self) -> Vec<Vec<usize>> {
+        let is_first = |at: &usize| *at == 0 || self.others[at - 1].home() == self.first.home();
+        let (first, second) = (0..=self.others.len()).partition(is_first);
+        let pools: [Vec<usize>; 2] = [first, second];
+        pools.into_iter().filter(|places| !places.is_empty()).collect()
+    }
+
+    /// The dataset at a place among all.
+    pub(super) fn at(&self, place: usize) -> &Dataset {
+        place.checked_sub(1).map_or(&self.first, |place| &self.others[place])
     }
 
     /// What a command inherits that is to see the views in all places.

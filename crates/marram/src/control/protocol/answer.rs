@@ -2,9 +2,10 @@
 
 use super::{
     BegunTransaction, CommitSummary, DatasetRow, DedupSummary, DefragmentSummary,
-    DestructionReport, FootprintReport, ForkPlace, GrantRow, MergeSummary, MountReport,
-    OperationRow, OwnerRow, PartialRow, PropertyRow, SharingReport, ShownReport, SpaceReport,
-    StatusReport, StreamSummary, ThinReport, TransactionRow, UndoReport, VersionRow,
+    DestructionReport, FootprintReport, ForkPlace, GrantRow, JointOutcome, MergeSummary,
+    MountReport, OperationRow, OwnerRow, PartialRow, PropertyRow, SharingReport, ShownReport,
+    SpaceReport, Standing, StatusReport, StreamSummary, ThinReport, TransactionRow, UndoReport,
+    VersionRow,
 };
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
@@ -108,6 +109,10 @@ pub(crate) enum Answer {
     Begun(BegunTransaction),
     /// A transaction was committed, or refused.
     Concluded(CommitSummary),
+    /// What has become of a commit in two pools.
+    Joint(JointOutcome),
+    /// How a transaction over two pools stands.
+    Standing(Standing),
     /// Transactions that are open.
     Transactions(Vec<TransactionRow>),
     /// The mount answers.

@@ -1,7 +1,8 @@
 //! Operations: what can be asked of a pool, mounted or not.
 
 use super::{
-    DirectoryOrder, FootprintRequest, GrantOrder, MergeRequest, Owner, ThinRequest, VersionsOrder,
+    DirectoryOrder, FootprintRequest, GrantOrder, MergeRequest, Owner, Resolution, ThinRequest,
+    VersionsOrder,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,6 +27,13 @@ pub(crate) enum Operation {
     },
     /// Destroy automatic snapshots that are too many.
     Thin(ThinRequest),
+    /// End or forget a transaction over two pools.
+    Resolve {
+        /// Its id.
+        id: String,
+        /// How.
+        resolution: Resolution,
+    },
     /// Make a writable dataset that begins as a snapshot.
     Clone {
         /// `DATASET@SNAPSHOT`.

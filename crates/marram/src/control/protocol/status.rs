@@ -1,6 +1,6 @@
 //! The status of a pool: devices, damage, mounts and daemon.
 
-use super::{BackgroundRewriting, DamageRow, DedupTotals, MountReport, PartialRow};
+use super::{BackgroundRewriting, DamageRow, DedupTotals, MountReport, PartialRow, TwoPoolRow};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -51,6 +51,9 @@ pub(crate) struct StatusReport {
     /// What is kept of streams that were cut, or is being received.
     #[serde(default)]
     pub(crate) partials: Vec<PartialRow>,
+    /// Transactions over two pools that are not over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) two_pools: Vec<TwoPoolRow>,
     /// Mounts that a daemon which has died has left.
     #[serde(default)]
     pub(crate) dead_mounts: Vec<PathBuf>,

@@ -24,6 +24,9 @@ pub(crate) struct BeginOrder {
     /// it for so many seconds. Without that it ends with the conversation.
     #[serde(default)]
     pub(crate) idle_seconds: Option<u64>,
+    /// Its id, if the command has one from another pool that it works in, too.
+    #[serde(default)]
+    pub(crate) id: Option<String>,
     /// The root of its view comes as a descriptor with the answer, and is seen at no path.
     #[serde(default)]
     pub(crate) descriptor: bool,

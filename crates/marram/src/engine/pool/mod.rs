@@ -23,6 +23,8 @@ pub(crate) mod properties;
 mod schedules;
 mod streams;
 mod transactions;
+mod two_pools;
+mod unfinished;
 mod volume;
 
 pub(crate) use create::{CreateRequest, create};

@@ -1,8 +1,10 @@
 //! Each operation on an open pool, mounted or not.
 
 use super::open::OpenPool;
-use super::{dedup, footprints, grants, keeping, schedules, streams};
-use crate::control::protocol::{Answer, DestructionReport, DeviceRow, Operation, StatusReport};
+use super::{dedup, footprints, grants, keeping, schedules, streams, unfinished};
+use crate::control::protocol::{
+    Answer, DestructionReport, DeviceRow, MergeRequest, Operation, StatusReport,
+};
 use crate::engine::posix::open_files;
 use crate::engine::store_operations::{
     create_dataset, dataset_rows, fork_name, get, named, not_forked, snapshot_below, timed,
@@ -41,20 +43,12 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::Rollback { to } => return history::rollback(pool, &to.parse()?, |go| go()),
         Operation::RollbackDirectory(order) => return history::directory_alone(pool, order),
         Operation::Versions(order) => return history::versions(pool, order, None),
-        Operation::Merge(request) => {
-            let merge = history::Merge::of(pool, request)?;
-            let files = open_files(pool, &merge.taker().dataset)?;
-            let (summary, _nobody_remembers) = merge.run(pool, (&files, None))?;
-            // As `marram destroy fork` does: an undo can bring it back.
-            return merge.conclude(summary, || {
-                pool.move_to_trash(std::slice::from_ref(merge.fork()))?;
-                Ok(())
-            });
-        }
+        Operation::Merge(request) => return merge(pool, request),
+        Operation::Resolve { id, resolution } => unfinished::resolve(pool, id, *resolution)?,
         Operation::Hold { snapshot, tag } => pool.hold(&snapshot.parse()?, tag)?,
         Operation::Release { snapshot, tag } => pool.release(&snapshot.parse()?, tag)?,
         Operation::Clone { origin, name } => {
-            pool.clone_snapshot(&origin.parse()?, &name.parse()?)?;
+            pool.clone_snapshot(&origin.parse()?, &name.parse()?)?
         }
         Operation::CreateDataset { name, properties } => {
             create_dataset(pool, &name.parse()?, properties)?;
@@ -84,6 +78,18 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::Sync => pool.sync()?,
     }
     Ok(Answer::Done)
+}
+
+/// Merges a fork, and destroys it if that was asked for, as `marram destroy` does: an undo can
+/// bring it back.
+fn merge(pool: &Pool, request: &MergeRequest) -> Result<Answer> {
+    let merge = history::Merge::of(pool, request)?;
+    let files = open_files(pool, &merge.taker().dataset)?;
+    let (summary, _nobody_remembers) = merge.run(pool, (&files, None))?;
+    merge.conclude(summary, || {
+        pool.move_to_trash(std::slice::from_ref(merge.fork()))?;
+        Ok(())
+    })
 }
 
 /// Destroys, but keeps for an undo.
@@ -157,6 +163,7 @@ fn status(open: &OpenPool) -> Result<StatusReport> {
         mounts: Vec::new(),
         snapshots: schedules::schedules(open.pool())?,
         partials: streams::partials(open.pool())?,
+        two_pools: unfinished::rows(open.pool()),
         dead_mounts: Vec::new(),
         daemon: None,
     })

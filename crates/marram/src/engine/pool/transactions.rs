@@ -6,7 +6,7 @@ use super::open::acting_for;
 use crate::control::protocol::CommitSummary;
 use crate::engine::changes::Changes;
 use crate::engine::history::conflict_row;
-use crate::engine::home::{CommitOrder, SeveralDatasets, Transactions};
+use crate::engine::home::{CommitOrder, SeveralDatasets, Transactions, TwoPools};
 use crate::engine::mounts::Mounts;
 use crate::error::{Error, Result};
 use marram_history::{Branch, MergeOptions, MergePart, MergeReport, MergeSides, Touched};
@@ -67,6 +67,10 @@ impl Transactions for PoolHome {
     fn several(&self) -> Option<&dyn SeveralDatasets> {
         Some(self)
     }
+
+    fn two_pools(&self) -> Option<&dyn TwoPools> {
+        Some(self)
+    }
 }
 
 impl SeveralDatasets for PoolHome {
@@ -96,45 +100,63 @@ impl SeveralDatasets for PoolHome {
             let same = CommitSummary { committed: true, conflicts: Vec::new() };
             return Ok(vec![same; orders.len()]);
         }
-        let branches = orders.iter().map(|order| branch_of(self.pool(), order.fork));
-        let branches: Vec<Branch> = branches.collect::<Result<_>>()?;
-        let is_inside = branches.iter().any(|it| it.parent.dataset.transaction().is_some());
+        let mut is_inside = false;
+        for order in orders {
+            let parent = branch_of(self.pool(), order.fork)?.parent;
+            is_inside = is_inside || parent.dataset.transaction().is_some();
+        }
         let pool = match (is_inside, orders.first()) {
             (false, Some(order)) => acting_for(self.pool(), order.author),
             _ => self.pool().without_author(),
         };
-        let overlaps: Vec<_> =
-            orders.iter().map(|order| |touched: &Touched| order.reads.overlaps(touched)).collect();
-        let options: Vec<MergeOptions<'_>> = overlaps
-            .iter()
-            .map(|strict| MergeOptions { strict: Some(strict), ..MergeOptions::default() })
-            .collect();
-        let sides = branches.iter().map(|branch| MergeSides {
-            dataset: &branch.parent.dataset,
-            base: &branch.base,
-            fork: &branch.fork,
-            root: branch.root,
-        });
-        let merges: Vec<_> = sides.zip(&options).collect();
-        let parents: Vec<Source> = branches.iter().map(|branch| branch.parent.clone()).collect();
-        let shown = self.shown(&pool, mounts);
-        let (files, reports) = shown.on_all(&parents, &|files| {
-            let mut parts = Vec::with_capacity(files.len());
-            for (parent, (sides, options)) in files.iter().zip(&merges) {
-                let parent: &Posix = parent;
-                parts.push(MergePart { parent, sides: *sides, options });
-            }
-            let all: Vec<&Posix> = files.iter().map(|files| &**files).collect();
-            let hold = || Ok(hold_together(&all));
-            Ok(marram_history::merge_together(&pool, &parts, &hold)?)
-        })?;
-        let mut summaries = Vec::with_capacity(reports.len());
-        for ((parent, files), report) in parents.iter().zip(&files).zip(reports) {
-            summaries.push(summary_of(&report));
-            mounts.changed(parent, &**files, &Changes::from(report.change_set));
-        }
-        Ok(summaries)
+        merge_orders(self, &pool, (orders, mounts), false)
     }
+}
+
+/// Merges what transactions have changed into their datasets through `pool`, a handle of the
+/// pool, as one step; with `always` also what has changed nothing, whose reads are compared.
+///
+/// # Errors
+/// As for [`SeveralDatasets::commit_all`].
+pub(super) fn merge_orders(
+    home: &PoolHome,
+    pool: &Pool,
+    (orders, mounts): (&[CommitOrder<'_>], &dyn Mounts),
+    always: bool,
+) -> Result<Vec<CommitSummary>> {
+    let branches = orders.iter().map(|order| branch_of(home.pool(), order.fork));
+    let branches: Vec<Branch> = branches.collect::<Result<_>>()?;
+    let overlaps: Vec<_> =
+        orders.iter().map(|order| |touched: &Touched| order.reads.overlaps(touched)).collect();
+    let options: Vec<MergeOptions<'_>> = overlaps
+        .iter()
+        .map(|strict| MergeOptions { strict: Some(strict), always, ..MergeOptions::default() })
+        .collect();
+    let sides = branches.iter().map(|branch| MergeSides {
+        dataset: &branch.parent.dataset,
+        base: &branch.base,
+        fork: &branch.fork,
+        root: branch.root,
+    });
+    let merges: Vec<_> = sides.zip(&options).collect();
+    let parents: Vec<Source> = branches.iter().map(|branch| branch.parent.clone()).collect();
+    let shown = home.shown(pool, mounts);
+    let (files, reports) = shown.on_all(&parents, &|files| {
+        let mut parts = Vec::with_capacity(files.len());
+        for (parent, (sides, options)) in files.iter().zip(&merges) {
+            let parent: &Posix = parent;
+            parts.push(MergePart { parent, sides: *sides, options });
+        }
+        let all: Vec<&Posix> = files.iter().map(|files| &**files).collect();
+        let hold = || Ok(hold_together(&all));
+        Ok(marram_history::merge_together(pool, &parts, &hold)?)
+    })?;
+    let mut summaries = Vec::with_capacity(reports.len());
+    for ((parent, files), report) in parents.iter().zip(&files).zip(reports) {
+        summaries.push(summary_of(&report));
+        mounts.changed(parent, &**files, &Changes::from(report.change_set));
+    }
+    Ok(summaries)
 }
 
 fn summary_of(report: &MergeReport) -> CommitSummary {

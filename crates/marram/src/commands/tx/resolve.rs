@@ -1,0 +1,129 @@
+//! `marram tx resolve`: a transaction over two pools that is in doubt is ended.
+
+use super::word::names;
+use crate::arguments::TxResolveArguments;
+use crate::commands::answers::unexpected;
+use crate::control::daemons;
+use crate::control::protocol::{
+    Answer, Operation, PoolPlace, Request, Resolution, Standing, StatusReport, TwoPoolRow,
+};
+use crate::error::{Error, Result};
+use crate::output::Output;
+use crate::target::Target;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Resolved {
+    id: String,
+    /// `committed`, `aborted` or `forgotten`.
+    outcome: &'static str,
+    by_hand: bool,
+}
+
+pub(super) fn resolve(arguments: &TxResolveArguments, output: &Output) -> Result<()> {
+    let target = Target::find(&arguments.named.target)?;
+    let row = find(&target, &arguments.named.id)?;
+    let resolution = match (arguments.commit, arguments.abort, arguments.forget) {
+        (true, _, _) => Resolution::CommittedByHand,
+        (_, true, _) => Resolution::AbortedByHand,
+        (_, _, true) => Resolution::Forgotten,
+        _ => asked(&row)?,
+    };
+    end(&target, &row, resolution)?;
+    if resolution == Resolution::Committed {
+        // It needs no answer any more. If it does not hear of it, it asks.
+        let other = Target::unmounted(row.other.path.clone());
+        let other = daemon_of(&row.other).unwrap_or(other);
+        let _it_asks = end(&other, &row, Resolution::Forgotten);
+    }
+    let (outcome, by_hand) = match resolution {
+        Resolution::Committed => ("committed", false),
+        Resolution::Aborted => ("aborted", false),
+        Resolution::CommittedByHand => ("committed", true),
+        Resolution::AbortedByHand => ("aborted", true),
+        Resolution::Forgotten => ("forgotten", false),
+    };
+    let resolved = Resolved { id: row.id, outcome, by_hand };
+    output.print(&resolved, || format!("{} {outcome}\n", resolved.id));
+    Ok(())
+}
+
+fn end(target: &Target, row: &TwoPoolRow, resolution: Resolution) -> Result<()> {
+    match target.perform(&Operation::Resolve { id: row.id.clone(), resolution })? {
+        Answer::Done => Ok(()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn find(target: &Target, word: &str) -> Result<TwoPoolRow> {
+    let mut rows = status(target)?.two_pools;
+    rows.retain(|row| names(word, &row.id));
+    match (rows.pop(), rows.is_empty()) {
+        (Some(row), true) => Ok(row),
+        (Some(_), false) => Err(Error::usage(format!("several transactions begin with {word}"))
+            .hint("`marram status TARGET` has their ids")),
+        (None, _) => Err(Error::not_found(format!(
+            "no transaction {word} over two pools is unfinished in {}",
+            target.pool.display()
+        ))
+        .hint("`marram tx show TARGET ID` tells whether it was committed")),
+    }
+}
+
+/// What the other pool says.
+///
+/// # Errors
+/// It cannot be asked, or does not know yet.
+fn asked(row: &TwoPoolRow) -> Result<Resolution> {
+    let path = row.other.path.display();
+    let by_hand = "`marram tx resolve TARGET ID --commit` or `--abort` decides without it";
+    let standing = standing(row).map_err(|error| error.during(path.to_string()).hint(by_hand))?;
+    let is_over = !standing.is_open && !standing.has_failed;
+    match row.state.as_str() {
+        TwoPoolRow::PREPARED if standing.is_decided => Ok(Resolution::Committed),
+        TwoPoolRow::PREPARED if is_over => Ok(Resolution::Aborted),
+        TwoPoolRow::PREPARED => Err(Error::in_use(format!("{path} has not decided yet"))),
+        TwoPoolRow::DECIDED if is_over && !standing.is_prepared => Ok(Resolution::Forgotten),
+        TwoPoolRow::DECIDED => {
+            Err(Error::in_use(format!("{path} has the transaction prepared, and needs the answer"))
+                .hint("`marram tx resolve` of that pool takes it over"))
+        }
+        TwoPoolRow::COMMITTED_BY_HAND if standing.is_decided => Ok(Resolution::Forgotten),
+        TwoPoolRow::ABORTED_BY_HAND if is_over && !standing.is_decided => Ok(Resolution::Forgotten),
+        _ => Err(Error::failed(format!("{path} has it otherwise: the two pools do not agree"))
+            .hint("mend by hand what differs; `--forget` ends the warning")),
+    }
+}
+
+/// How it stands in the other pool, mounted or not.
+fn standing(row: &TwoPoolRow) -> Result<Standing> {
+    if let Some(client) = daemon_of(&row.other).map(|it| it.connect()).transpose()?.flatten() {
+        return match client.ask(&Request::Standing(row.id.clone()))? {
+            Answer::Standing(standing) => Ok(standing),
+            other => Err(unexpected(&other)),
+        };
+    }
+    let report = status(&Target::unmounted(row.other.path.clone()))?;
+    if report.pool_id != row.other.id {
+        return Err(Error::not_found("another pool is there now"));
+    }
+    let is = |state: &str| report.two_pools.iter().any(|it| it.id == row.id && it.state == state);
+    Ok(Standing {
+        is_open: false,
+        is_decided: is(TwoPoolRow::DECIDED),
+        is_prepared: is(TwoPoolRow::PREPARED),
+        has_failed: false,
+    })
+}
+
+fn daemon_of(place: &PoolPlace) -> Option<Target> {
+    let found = daemons::all().into_iter().find(|daemon| daemon.greeting.pool_id == place.id);
+    found.map(Target::of_daemon)
+}
+
+fn status(target: &Target) -> Result<StatusReport> {
+    match target.perform(&Operation::Status)? {
+        Answer::Status(report) => Ok(*report),
+        other => Err(unexpected(&other)),
+    }
+}

@@ -1,0 +1,273 @@
+//! Transactions over two pools, as their daemons agree on them.
+//!
+//! The pool with the smaller id decides. The command asks the other one to commit. That one holds
+//! its datasets, prepares, and asks the daemon of the first one to decide. Whatever becomes of this
+//! conversation, what is prepared and not decided is asked about again, until the answer is known.
+
+use super::state::Daemon;
+use super::transactions::Ending;
+use super::{invalidation, transactions};
+use crate::control::client::Client;
+use crate::control::daemons;
+use crate::control::protocol::{
+    Answer, CommitSummary, ConflictRow, JointCommit, JointOutcome, PoolPlace, Request, Resolution,
+    Standing, TwoPoolRow,
+};
+use crate::engine::home::{CommitOrder, Decide, TwoPools, lacks};
+use crate::error::{Error, Result};
+use crate::mountinfo::DeviceNumber;
+use parking_lot::Mutex;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a pool may take to decide. The other one makes no commits meanwhile.
+const DECISION_PATIENCE: Duration = Duration::from_secs(30);
+/// How long it may take to tell how a transaction stands.
+const STANDING_PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is asked for that, before the transaction is left in doubt.
+const ASKED_MAX: u32 = 10;
+/// How long to wait between these.
+const ASKED_PAUSE: Duration = Duration::from_millis(200);
+
+/// What the pool that decides has said.
+#[derive(Clone)]
+enum Said {
+    Committed,
+    Refused(Vec<ConflictRow>),
+    Failed(Error),
+    Nothing(Error),
+}
+
+/// Commits a transaction that the other pool decides.
+///
+/// # Errors
+/// Why it could not be; then nothing of it is there, in neither pool.
+pub(super) fn prepare(daemon: &Daemon, joint: &JointCommit) -> Result<Answer> {
+    let decider = &joint.other;
+    if decider.id >= daemon.id {
+        return Err(Error::usage("of two pools that with the smaller id decides"));
+    }
+    let pools = capability(daemon)?;
+    refuse_inside(daemon, decider)?;
+    find(decider)?.ok_or_else(|| gone(decider))?;
+    let said = Arc::new(Mutex::new(None));
+    let (heard, order) =
+        (Arc::clone(&said), JointCommit { id: joint.id.clone(), other: own_place(daemon) });
+    let place = decider.clone();
+    let decide = move || {
+        let said = ask_to_decide(&place, &order);
+        let verdict = match &said {
+            Said::Committed => Some(true),
+            Said::Refused(_) | Said::Failed(_) => Some(false),
+            Said::Nothing(_) => None,
+        };
+        *heard.lock() = Some(said);
+        verdict
+    };
+    let decide: Decide = Arc::new(decide);
+    let merges =
+        |orders: &[CommitOrder<'_>]| pools.prepare(orders, daemon, joint, Arc::clone(&decide));
+    let ending = Ending { merges: &merges, is_joint: true };
+    let ended = transactions::commit_by(daemon, &joint.id, ending);
+    let said = said.lock().clone();
+    match (ended, said) {
+        (Ok(summary), None) => outcome_of(summary),
+        // What is prepared is durable, whatever has failed since.
+        (ended, Some(Said::Committed)) => {
+            if ended.is_ok() {
+                forget_elsewhere(decider, &joint.id);
+            }
+            Ok(Answer::Joint(JointOutcome::Committed))
+        }
+        (Err(_), Some(Said::Refused(conflicts))) => {
+            Ok(Answer::Joint(JointOutcome::Refused(conflicts)))
+        }
+        (Err(_), Some(Said::Failed(error))) => Err(error.during(decider.path.display())),
+        (Err(_), Some(Said::Nothing(error))) => {
+            daemon.log.write(&format!("transaction {} is in doubt: {error}", joint.id));
+            hide(daemon, &joint.id);
+            Ok(Answer::Joint(JointOutcome::InDoubt(error.during(decider.path.display()))))
+        }
+        (Err(error), None) => Err(error),
+        (Ok(_), Some(_)) => Err(Error::failed("it was committed against the other pool's word")),
+    }
+}
+
+/// Has the kernel ask anew for all of the datasets in which a transaction is in doubt: it would
+/// answer programs from what it knows.
+fn hide(daemon: &Daemon, id: &str) {
+    let Ok(pools) = capability(daemon) else { return };
+    let rows = pools.unfinished().into_iter().filter(|row| row.id == id);
+    for source in rows.flat_map(|row| row.datasets).filter_map(|it| it.parse().ok()) {
+        if let Some(volume) = invalidation::volume_of(&daemon.mounts, &source) {
+            invalidation::all_changed(&daemon.mounts, &source, &*volume);
+        }
+    }
+}
+
+/// Refuses a pool that decides and lies in a dataset of this one: it could not write while that is
+/// held still.
+fn refuse_inside(daemon: &Daemon, decider: &PoolPlace) -> Result<()> {
+    let path = &decider.path;
+    let found = std::fs::metadata(path).map_err(|error| Error::system("look at", path, error))?;
+    let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+    let device = DeviceNumber::from((major, minor));
+    match daemon.mounts.reports().iter().any(|mount| mount.device == Some(device)) {
+        false => Ok(()),
+        true => Err(Error::usage(format!(
+            "{} lies in a dataset of {}, which has to stand still while it commits",
+            path.display(),
+            daemon.home.path().display()
+        ))),
+    }
+}
+
+/// Commits a transaction that is prepared in the other pool: the decision.
+///
+/// # Errors
+/// Why it could not be; then nothing of it is there.
+pub(super) fn decide(daemon: &Daemon, joint: &JointCommit) -> Result<Answer> {
+    if daemon.id >= joint.other.id {
+        return Err(Error::usage("of two pools that with the smaller id decides"));
+    }
+    let pools = capability(daemon)?;
+    let merges = |orders: &[CommitOrder<'_>]| pools.decide(orders, daemon, joint);
+    let ending = Ending { merges: &merges, is_joint: true };
+    transactions::commit_by(daemon, &joint.id, ending).and_then(outcome_of)
+}
+
+fn outcome_of(summary: CommitSummary) -> Result<Answer> {
+    Ok(Answer::Joint(match summary.committed {
+        true => JointOutcome::Committed,
+        false => JointOutcome::Refused(summary.conflicts),
+    }))
+}
+
+/// How a transaction stands here.
+pub(super) fn standing(daemon: &Daemon, id: &str) -> Result<Answer> {
+    // Asked first: what ends meanwhile is in the records then.
+    let is_open = daemon.transactions.may_be_committed(id);
+    Ok(Answer::Standing(Standing { is_open, ..capability(daemon)?.standing(id) }))
+}
+
+/// Asks about all that is not over, and ends what can be.
+pub(super) fn settle(daemon: &Daemon) {
+    let pools = daemon.home.transactions().and_then(|it| it.two_pools());
+    let Some(pools) = pools.filter(|_| !daemon.mode.read_only) else { return };
+    for row in pools.unfinished() {
+        // What is prepared and in no doubt is just being decided.
+        let is_waiting = row.state != TwoPoolRow::PREPARED || row.is_in_doubt;
+        if let Some(resolution) = is_waiting.then(|| resolution_of(&row)).flatten() {
+            // What cannot be done now is tried again.
+            if pools.resolve(&row.id, resolution).is_ok() {
+                daemon.log.write(&format!("transaction {}: {resolution:?}", row.id));
+                if resolution == Resolution::Committed {
+                    forget_elsewhere(&row.other, &row.id);
+                }
+            }
+        }
+    }
+}
+
+/// What the other pool's word means for one that is not over; nothing if that is not known.
+fn resolution_of(row: &TwoPoolRow) -> Option<Resolution> {
+    let standing = ask_standing(&row.other, &row.id).ok().flatten()?;
+    let is_over = !standing.is_open && !standing.has_failed;
+    match row.state.as_str() {
+        TwoPoolRow::PREPARED if standing.is_decided => Some(Resolution::Committed),
+        TwoPoolRow::PREPARED => is_over.then_some(Resolution::Aborted),
+        TwoPoolRow::DECIDED => (is_over && !standing.is_prepared).then_some(Resolution::Forgotten),
+        TwoPoolRow::COMMITTED_BY_HAND => standing.is_decided.then_some(Resolution::Forgotten),
+        TwoPoolRow::ABORTED_BY_HAND => {
+            (is_over && !standing.is_decided).then_some(Resolution::Forgotten)
+        }
+        _ => None,
+    }
+}
+
+/// Has the other pool decide, and finds out what it has decided if it does not say.
+fn ask_to_decide(place: &PoolPlace, order: &JointCommit) -> Said {
+    let client = match find(place) {
+        Ok(Some(client)) => client,
+        Ok(None) => return Said::Failed(gone(place)),
+        Err(error) => return Said::Failed(error),
+    };
+    match client.with_patience(Some(DECISION_PATIENCE)).decide(order) {
+        Ok(Ok(Answer::Joint(JointOutcome::Committed))) => Said::Committed,
+        Ok(Ok(Answer::Joint(JointOutcome::Refused(conflicts)))) => Said::Refused(conflicts),
+        Ok(Ok(_)) => find_out(place, &order.id, Error::failed("it answered something else")),
+        Ok(Err(error)) | Err(error) => find_out(place, &order.id, error),
+    }
+}
+
+/// What a pool has decided that has not said so, for the reason `error`.
+fn find_out(place: &PoolPlace, id: &str, error: Error) -> Said {
+    for _ in 0..ASKED_MAX {
+        if let Ok(Some(standing)) = ask_standing(place, id) {
+            if standing.is_decided {
+                return Said::Committed;
+            }
+            if !standing.is_open && !standing.has_failed {
+                return Said::Failed(error);
+            }
+        }
+        std::thread::sleep(ASKED_PAUSE);
+    }
+    Said::Nothing(error)
+}
+
+fn ask_standing(place: &PoolPlace, id: &str) -> Result<Option<Standing>> {
+    let Some(client) = find(place)? else { return Ok(None) };
+    let client = client.with_patience(Some(STANDING_PATIENCE));
+    match client.ask(&Request::Standing(id.to_owned()))? {
+        Answer::Standing(standing) => Ok(Some(standing)),
+        _ => Ok(None),
+    }
+}
+
+/// What is prepared nowhere any more need not be known to the pool that has decided. If it does
+/// not hear of it, it asks.
+fn forget_elsewhere(place: &PoolPlace, id: &str) {
+    if let Ok(Some(client)) = find(place) {
+        let client = client.with_patience(Some(STANDING_PATIENCE));
+        let _it_asks = client.ask(&Request::Resolve(id.to_owned(), Resolution::Forgotten));
+    }
+}
+
+/// A conversation with the daemon of a pool, of this user or root; none if it has no daemon.
+///
+/// # Errors
+/// The pool is not where it was.
+fn find(place: &PoolPlace) -> Result<Option<Client>> {
+    let daemon = daemons::of_pool(&place.path, &place.id)?;
+    match daemon.filter(|daemon| daemon.other_user().is_none()) {
+        Some(daemon) => daemon.connect(),
+        None => Ok(None),
+    }
+}
+
+fn gone(place: &PoolPlace) -> Error {
+    Error::failed(format!("the daemon of {} has gone", place.path.display()))
+}
+
+fn own_place(daemon: &Daemon) -> PoolPlace {
+    PoolPlace { id: daemon.id.clone(), path: daemon.home.path().to_owned() }
+}
+
+/// What the home of a daemon has for transactions over two pools.
+///
+/// # Errors
+/// It has no such thing.
+pub(super) fn capability(daemon: &Daemon) -> Result<&dyn TwoPools> {
+    let pools = daemon.home.transactions().and_then(|it| it.two_pools());
+    pools.ok_or_else(|| lacks(&*daemon.home, "transactions over two pools"))
+}
+
+/// Ends what can be ended, for as long as mounts show the pool.
+pub(super) fn run(daemon: &Daemon, tick: Duration) {
+    while !daemon.mounts.is_shut() {
+        std::thread::sleep(tick);
+        settle(daemon);
+    }
+}

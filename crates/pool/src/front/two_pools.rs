@@ -1,0 +1,83 @@
+//! Transactions over two pools, as a caller of one of them takes part.
+
+use crate::front::Pool;
+use crate::snapshots::session::Session;
+use crate::snapshots::two_pools::{self, Decide, OtherPool, Part};
+use marram_format::transaction::TransactionState;
+use marram_store::Result;
+
+/// A transaction over two pools that is not over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TwoPoolTransaction {
+    /// The number of its first entry in the log of operations.
+    pub number: u64,
+    /// Its id, the same in both pools.
+    pub id: [u8; 16],
+    /// What is known of it here.
+    pub state: TransactionState,
+    /// The other pool.
+    pub other: OtherPool,
+    /// The datasets that it has changed here.
+    pub datasets: Vec<String>,
+    /// It is prepared, and its datasets can neither be read nor changed until it is decided.
+    pub is_in_doubt: bool,
+}
+
+impl Pool {
+    /// The same pool for a merge that is part of a transaction over two pools, in the pool that
+    /// does not decide. The merge is made, and is undone again unless `decide` says that it is
+    /// committed in the other pool; nobody sees it before. If that is not known, the datasets are
+    /// in doubt until [`Pool::conclude_prepared`].
+    #[must_use]
+    pub fn preparing(&self, id: [u8; 16], other: OtherPool, decide: Decide<'static>) -> Pool {
+        self.taking_part(Part::new(id, other, Some(decide)))
+    }
+
+    /// The same for a merge that decides: it is the commit of both. From then on
+    /// [`Pool::two_pool_transactions`] has it, until [`Pool::forget_transaction`].
+    #[must_use]
+    pub fn deciding(&self, id: [u8; 16], other: OtherPool) -> Pool {
+        self.taking_part(Part::new(id, other, None))
+    }
+
+    fn taking_part(&self, part: Part) -> Pool {
+        Pool { session: Session { part: Some(part), ..self.session.clone() } }
+    }
+
+    /// The transactions over two pools that are not over.
+    pub fn two_pool_transactions(&self) -> Vec<TwoPoolTransaction> {
+        let state = &self.session.state;
+        let all = state.records.read().transactions().clone();
+        let is_in_doubt =
+            |id: u64| state.running(id).is_some_and(|dataset| dataset.doubt.is_there());
+        let row = |(number, record): (&u64, &marram_format::transaction::TransactionRecord)| {
+            TwoPoolTransaction {
+                number: *number,
+                id: record.id,
+                state: record.state,
+                other: OtherPool { id: record.other_pool, path: record.other_path.clone() },
+                datasets: record.datasets.iter().map(|it| state.name_of(it.dataset)).collect(),
+                is_in_doubt: record.state == TransactionState::Prepared
+                    && record.datasets.iter().any(|it| is_in_doubt(it.dataset)),
+            }
+        };
+        all.iter().map(row).collect()
+    }
+
+    /// Ends what is prepared as the other pool has decided; or `by_hand`, which the log of
+    /// operations tells, and which stays known until it is [forgotten](Pool::forget_transaction).
+    ///
+    /// # Errors
+    /// It is not prepared; a failed commit.
+    pub fn conclude_prepared(&self, number: u64, committed: bool, by_hand: bool) -> Result<()> {
+        two_pools::conclude_later(&self.session, number, committed, by_hand)
+    }
+
+    /// Forgets what was decided: the other pool needs it no more.
+    ///
+    /// # Errors
+    /// It is prepared, or not known; a failed commit.
+    pub fn forget_transaction(&self, number: u64) -> Result<()> {
+        two_pools::forget(&self.session, number)
+    }
+}

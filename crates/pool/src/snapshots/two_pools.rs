@@ -1,0 +1,311 @@
+//! Transactions over two pools: prepared in one, decided by the commit of the other.
+//!
+//! **Prepared is merged, with a way back.** The commit that prepares is that of the merge: what it
+//! brings, the states before and after, its entries in the log. Beside them it has a record that
+//! says that all of it holds only if the other pool says so. So nothing that can fail is left for
+//! later: a decision to commit takes the record away, and any other one lets each dataset go on
+//! from its state before, whose snapshot is there. Both are changes of records.
+//!
+//! The turn to commit is kept from the commit that prepares until the decision. Nobody opens,
+//! takes or forks anything meanwhile, and the file systems are held still. If the decision cannot
+//! be had, the turn is given back and the datasets are in [doubt](crate::memtable::doubt).
+//!
+//! **The decision is the merge's commit in the other pool**, which has a record beside it, too: the
+//! log of operations forgets, and a pool that stays away for a year must still be answered. A crash
+//! before that commit finds no record of a decision, and nothing of the transaction holds anywhere.
+//!
+//! A pool that decides never waits for one that is prepared. Of two pools the one with the smaller
+//! id decides, so turns are waited for in one order.
+
+use crate::base::planted::{PlantedBug, is_planted};
+use crate::commit::draft::Commit;
+use crate::commit::turn::Turn;
+use crate::snapshots::lineage;
+use crate::snapshots::operation_log;
+use crate::snapshots::session::Session;
+use crate::state::State;
+use marram_format::operation::{
+    ABORTED_TEXT, BY_HAND_TEXT, OPERATION_TEXTS_MAX, OperationRecord, PREPARED_TEXT, STATE_TEXT,
+};
+use marram_format::transaction::{
+    TRANSACTION_PATH_BYTES_MAX, TransactionDataset, TransactionRecord, TransactionState,
+};
+use marram_store::{Author, Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// From this time on what is kept for a merge that was aborted may go.
+const LONG_AGO_SECONDS: i64 = 1;
+/// Bytes of a command in an entry of which it is known that somebody has decided it by hand.
+const BY_HAND_BYTES_MAX: usize = 512;
+
+/// The other pool of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherPool {
+    /// Its id.
+    pub id: [u8; 16],
+    /// Where it is.
+    pub path: String,
+}
+
+/// What the pool that decides says of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is committed there.
+    Committed,
+    /// It is not, and never will be.
+    Aborted,
+    /// That cannot be known now.
+    Unknown,
+}
+
+/// Has the other pool decide. Called once, when all is prepared; it may take long.
+pub type Decide<'d> = Arc<dyn Fn() -> Verdict + Send + Sync + 'd>;
+
+/// A transaction over two pools, as one of them takes part.
+#[derive(Clone)]
+pub(crate) struct Part {
+    id: [u8; 16],
+    other: OtherPool,
+    /// Of the pool that does not decide: how the decision is had.
+    decide: Option<Decide<'static>>,
+    has_begun: Arc<AtomicBool>,
+}
+
+impl Part {
+    pub(crate) fn new(id: [u8; 16], other: OtherPool, decide: Option<Decide<'static>>) -> Part {
+        Part { id, other, decide, has_begun: Arc::default() }
+    }
+
+    pub(crate) fn is_prepared_here(&self) -> bool {
+        self.decide.is_some()
+    }
+
+    /// Refuses a second attempt: the first one has been answered by the other pool, or may have.
+    pub(crate) fn begin(&self, session: &Session) -> Result<()> {
+        if session.author.is_none() {
+            return Err(Error::Invalid("a transaction over two pools has an author".to_owned()));
+        }
+        match self.decide.is_some() && self.has_begun.load(Ordering::SeqCst) {
+            true => Err(self.is_over("was prepared before")),
+            false => Ok(()),
+        }
+    }
+
+    fn is_over(&self, what: &str) -> Error {
+        let (id, path) = (hexadecimal(&self.id), &self.other.path);
+        Error::InUse { name: format!("transaction {id}"), holder: format!("it {what} ({path})") }
+    }
+
+    /// What the commit of the merge has beside it.
+    pub(crate) fn enter(
+        &self,
+        commit: &mut Commit<'_>,
+        first: u64,
+        datasets: Vec<TransactionDataset>,
+    ) {
+        let is_too_long = self.other.path.len() > TRANSACTION_PATH_BYTES_MAX;
+        let other_path = if is_too_long { String::new() } else { self.other.path.clone() };
+        let state = match self.is_prepared_here() {
+            true => TransactionState::Prepared,
+            false => TransactionState::Decided,
+        };
+        let (id, other_pool) = (self.id, self.other.id);
+        let record = TransactionRecord { state, id, other_pool, other_path, datasets };
+        Arc::make_mut(&mut commit.transactions).insert(first, record);
+    }
+}
+
+/// An entry of a merge that is prepared says so.
+pub(crate) fn note_prepared(record: &mut OperationRecord) {
+    record.texts.resize(STATE_TEXT, String::new());
+    record.texts.push(PREPARED_TEXT.to_owned());
+}
+
+/// Whether an entry is that of a merge of which it is not known whether it holds, or that does not.
+pub(crate) fn is_without_effect(record: &OperationRecord) -> bool {
+    [PREPARED_TEXT, ABORTED_TEXT].contains(&record.text(STATE_TEXT))
+}
+
+/// The bug of a decision that does not wait until all is prepared.
+pub(crate) fn decide_too_early(part: &Part) {
+    if is_planted(PlantedBug::DecisionBeforePrepared)
+        && let Some(decide) = &part.decide
+    {
+        decide();
+    }
+}
+
+/// Has the other pool decide, and does what it says. The caller holds the turn that has prepared.
+///
+/// # Errors
+/// It is not committed, or that is not known.
+pub(crate) fn conclude(session: &Session, turn: &Turn<'_>, number: u64) -> Result<()> {
+    let Some((part, decide)) =
+        session.part.as_ref().and_then(|it| it.decide.as_ref().map(|d| (it, d)))
+    else {
+        return Ok(());
+    };
+    part.has_begun.store(true, Ordering::SeqCst);
+    let pool = &*session.state;
+    match decide() {
+        Verdict::Committed => {
+            // It is committed, whatever becomes of this: the record is asked about again.
+            let _asked_again = commit_prepared(pool, turn, number, None);
+            Ok(())
+        }
+        Verdict::Aborted => {
+            if let Err(error) = abort_prepared(pool, turn, number, None) {
+                begin_doubt(pool, number);
+                return Err(error);
+            }
+            Err(part.is_over("was not committed in the other pool"))
+        }
+        Verdict::Unknown => {
+            begin_doubt(pool, number);
+            Err(part.is_over("is prepared, and the other pool has not told its decision"))
+        }
+    }
+}
+
+/// The record of a transaction, by the number of its first entry.
+fn record(pool: &State, number: u64) -> Result<TransactionRecord> {
+    let records = pool.records.read();
+    let found = records.transactions().get(&number).cloned();
+    found.ok_or_else(|| Error::Invalid(format!("no transaction has the entry {number}")))
+}
+
+fn begin_doubt(pool: &State, number: u64) {
+    let Ok(record) = record(pool, number) else { return };
+    let datasets = record.datasets.iter().filter_map(|part| pool.running(part.dataset));
+    datasets.for_each(|dataset| dataset.doubt.begin());
+}
+
+/// What somebody has said, in place of the other pool.
+type ByHand<'a> = Option<&'a Arc<Author>>;
+
+/// What was prepared holds.
+fn commit_prepared(pool: &State, turn: &Turn<'_>, number: u64, by: ByHand<'_>) -> Result<()> {
+    let known = record(pool, number)?;
+    turn.commit(Some(&mut |commit| {
+        for entry in number..number + known.datasets.len() as u64 {
+            change_entry(commit, entry, &|record| {
+                record.texts.truncate(STATE_TEXT);
+                while record.texts.last().is_some_and(String::is_empty) {
+                    record.texts.pop();
+                }
+                note_hand(record, by);
+            })?;
+        }
+        end_record(commit, number, by.map(|_| TransactionState::CommittedByHand));
+        Ok(())
+    }))
+}
+
+/// Each dataset goes on from its state before.
+fn abort_prepared(pool: &State, turn: &Turn<'_>, number: u64, by: ByHand<'_>) -> Result<()> {
+    let known = record(pool, number)?;
+    turn.settle_forks()?;
+    turn.commit_alone(&mut |commit| {
+        for (entry, part) in (number..).zip(&known.datasets) {
+            lineage::leave_line(commit, part.dataset, part.before)?;
+            change_entry(commit, entry, &|record| {
+                record.texts.truncate(STATE_TEXT);
+                record.texts.push(ABORTED_TEXT.to_owned());
+                record.kept_until_seconds = LONG_AGO_SECONDS;
+                if let Some(author) = by {
+                    record.texts.push(command_of(author));
+                }
+            })?;
+        }
+        end_record(commit, number, by.map(|_| TransactionState::AbortedByHand));
+        Ok(())
+    })?;
+    pool.note_expiry(LONG_AGO_SECONDS);
+    Ok(())
+}
+
+fn note_hand(record: &mut OperationRecord, by: ByHand<'_>) {
+    if let Some(author) = by {
+        record.texts.resize(STATE_TEXT, String::new());
+        record.texts.extend([BY_HAND_TEXT.to_owned(), command_of(author)]);
+    }
+    assert!(record.texts.len() <= OPERATION_TEXTS_MAX, "an entry has few texts");
+}
+
+fn command_of(author: &Author) -> String {
+    let mut command = author.command_of_entry();
+    while command.len() > BY_HAND_BYTES_MAX {
+        command.pop();
+    }
+    command
+}
+
+fn change_entry(
+    commit: &mut Commit<'_>,
+    number: u64,
+    change: &dyn Fn(&mut OperationRecord),
+) -> Result<()> {
+    if let Some(mut entry) = operation_log::changed_entry(commit, number)? {
+        change(&mut entry);
+        operation_log::put(commit, number, &entry);
+    }
+    Ok(())
+}
+
+/// The record goes, or says from now on what somebody has decided.
+fn end_record(commit: &mut Commit<'_>, number: u64, state: Option<TransactionState>) {
+    let transactions = Arc::make_mut(&mut commit.transactions);
+    match (state, transactions.get_mut(&number)) {
+        (Some(state), Some(record)) => record.state = state,
+        _ => {
+            transactions.remove(&number);
+        }
+    }
+}
+
+/// See [`crate::Pool::conclude_prepared`].
+pub(crate) fn conclude_later(
+    session: &Session,
+    number: u64,
+    committed: bool,
+    by_hand: bool,
+) -> Result<()> {
+    let pool = &*session.state;
+    let turn = crate::commit::turn::take_turn(pool)?;
+    if record(pool, number)?.state != TransactionState::Prepared {
+        return Err(Error::Invalid("the transaction is not prepared here any more".to_owned()));
+    }
+    let by = session.author.as_ref().filter(|_| by_hand);
+    // The records of what it is about go with the commit.
+    let datasets = record(pool, number)?.datasets;
+    match committed {
+        true => commit_prepared(pool, &turn, number, by)?,
+        false => abort_prepared(pool, &turn, number, by)?,
+    }
+    for part in datasets {
+        if let Some(dataset) = pool.running(part.dataset) {
+            dataset.doubt.end(committed);
+        }
+    }
+    Ok(())
+}
+
+/// See [`crate::Pool::forget_transaction`].
+pub(crate) fn forget(session: &Session, number: u64) -> Result<()> {
+    let pool = &*session.state;
+    let turn = crate::commit::turn::turn(pool, None)?;
+    match record(pool, number)?.state {
+        TransactionState::Prepared => {
+            Err(Error::Invalid("what is prepared is decided, and not forgotten".to_owned()))
+        }
+        _ => turn.commit(Some(&mut |commit| {
+            end_record(commit, number, None);
+            Ok(())
+        })),
+    }
+}
+
+fn hexadecimal(id: &[u8; 16]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
