@@ -42,5 +42,4 @@ pub use send::{
     Incoming, Progress, ReadAt, ReceiveRequest, Received, SendRequest, StreamFile, StreamImage,
     StreamReport, StreamTotals, peek_begin, verify_stream,
 };
-pub use snapshots::automatic::Scheduled;
 pub use state::options::OpenOptions;
