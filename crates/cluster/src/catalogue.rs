@@ -93,6 +93,10 @@ impl Catalogue {
         self.lines.get(&number)
     }
 
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (u64, &LineRecord)> {
+        self.lines.iter().map(|(number, line)| (*number, line))
+    }
+
     /// What users have asked for, oldest first.
     pub(crate) fn operations(&self) -> &Arc<BTreeMap<u64, OperationRecord>> {
         &self.operations

@@ -11,11 +11,11 @@ pub(crate) use undo::Judge;
 use crate::catalogue::{Catalogue, LINES_DEEP_MAX};
 use crate::format::{LineRecord, Record, Role};
 use kept::{UNDO, is_passing};
-use marram_format::operation::{OperationKind, OperationRecord};
+use marram_format::operation::{OperationKind, OperationRecord, trash_entry};
 use marram_format::stream::SnapshotIdentity;
 use marram_store::{
-    Author, DatasetName, Error, ROOT_OBJECT, Result, Source, UNDO_DEFAULT, check_rename, check_tag,
-    check_undo_time,
+    Author, DatasetName, Error, ROOT_OBJECT, Result, SnapshotRule, Source, UNDO_DEFAULT,
+    check_rename, check_tag, check_undo_time,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,6 +43,8 @@ pub(crate) struct Draft {
     undoes: u64,
     /// Datasets and snapshots that are open.
     open: BTreeSet<u64>,
+    /// Datasets and snapshots that are destroyed.
+    gone: BTreeSet<u64>,
 }
 
 /// What a draft has come to.
@@ -71,11 +73,17 @@ impl Draft {
             author: None,
             undoes: 0,
             open: BTreeSet::new(),
+            gone: BTreeSet::new(),
         }
     }
 
     pub(crate) fn catalogue(&self) -> &Catalogue {
         &self.catalogue
+    }
+
+    /// What is destroyed: nobody may have opened it since the draft was begun.
+    pub(crate) fn gone(&self) -> &BTreeSet<u64> {
+        &self.gone
     }
 
     /// Whether the entry would change nothing.
@@ -177,7 +185,7 @@ impl Draft {
     }
 
     /// The same, of which no operation is entered.
-    fn snapshot_quietly(&mut self, of: u64, name: &str) -> Result<u64> {
+    pub(crate) fn snapshot_quietly(&mut self, of: u64, name: &str) -> Result<u64> {
         let live = self.record(of)?;
         let number = self.number()?;
         let snapshot = Record {
@@ -509,9 +517,10 @@ impl Draft {
             .collect::<Result<_>>()?;
         let ends = |number: &u64| self.catalogue.record(*number).map(|it| (it.line, it.period));
         let ends: Vec<(u64, u64)> = goes.iter().filter_map(ends).collect();
-        for number in goes {
-            self.set(number, None)?;
+        for number in &goes {
+            self.set(*number, None)?;
         }
+        self.gone.extend(goes);
         ends.into_iter().for_each(|(line, period)| self.end(line, period));
         for (number, source) in entered {
             let text = source.to_string();
@@ -612,11 +621,14 @@ impl Draft {
 
     fn refuse_in_use(&self, number: u64, goes: &BTreeSet<u64>, is_open: IsOpen<'_>) -> Result<()> {
         let name = self.catalogue.source(number).map(|source| source.to_string());
-        let name = name.unwrap_or_default();
+        let record = self.record(number)?;
+        let name = match trash_entry(&record.name) {
+            Some(of) => format!("what is kept for an undo of operation {of}"),
+            None => name.unwrap_or_default(),
+        };
         if name == DatasetName::root().as_str() {
             return Err(Error::Invalid("the root dataset cannot be destroyed".to_owned()));
         }
-        let record = self.record(number)?;
         let mut clones = self.catalogue.clones_of(number);
         let is_snapshot = matches!(record.role, Role::Snapshot { .. });
         let holder = match clones.find(|clone| !goes.contains(clone)) {
@@ -649,7 +661,10 @@ fn is_own_property(name: &str) -> bool {
 }
 
 /// What a dataset has where nobody has set another value.
-pub(crate) const DEFAULTS: [(&str, &str); 2] = [("recordsize", RECORD_BYTES), (UNDO, UNDO_DEFAULT)];
+pub(crate) const DEFAULTS: [(&str, &str); 3] =
+    [("recordsize", RECORD_BYTES), (SNAPSHOTS, "off"), (UNDO, UNDO_DEFAULT)];
+/// The property that says when snapshots are taken by themselves, and which of them stay.
+pub(crate) const SNAPSHOTS: &str = "snapshots";
 
 /// Refuses what is no property.
 fn check_known(property: &str) -> Result<()> {
@@ -663,9 +678,11 @@ pub(crate) fn check_property(property: &str, value: &str) -> Result<()> {
     match property {
         "recordsize" if bytes.is_power_of_two() && (4096..=1 << 20).contains(&bytes) => Ok(()),
         UNDO => check_undo_time(value).map(|_| ()),
+        SNAPSHOTS if value == "off" => Ok(()),
+        SNAPSHOTS => value.parse::<SnapshotRule>().map(|_| ()),
         _ => Err(Error::Invalid(format!(
-            "{property}={value}: there are recordsize, a power of two from 4096 to 1048576, and \
-             undo, a time as in 30m, 12h or 7d, or off"
+            "{property}={value}: there are recordsize, a power of two from 4096 to 1048576, undo, \
+             a time as in 30m, 12h or 7d, or off, and snapshots, a rule as in 15m:8,1h:24, or off"
         ))),
     }
 }

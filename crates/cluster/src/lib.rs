@@ -46,6 +46,6 @@ mod view;
 
 pub use database::Database;
 pub use state::{
-    Client, Clock, Cluster, Glance, Heard, Judge, Lost, NewStore, OpenOptions, SpaceProbe, Status,
-    Swept, glance, make,
+    Client, Clock, Clocks, Cluster, Glance, Heard, Judge, Lost, NewStore, OpenOptions, SpaceHeld,
+    SpaceProbe, Status, Swept, glance, make,
 };

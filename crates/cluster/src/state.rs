@@ -9,13 +9,17 @@ mod operations;
 mod prune;
 mod publish;
 mod rescue;
+mod scheduled;
 mod store;
 mod taking;
 mod transfers;
+mod usage;
 
+pub use company::Clocks;
 pub use join::{Heard, Judge, Lost};
 pub use open::{Client, Glance, NewStore, OpenOptions, glance, make};
 pub use prune::Swept;
+pub use usage::SpaceHeld;
 
 use crate::blocks::{Blocks, Upload};
 use crate::catalogue::{Catalogue, Link};

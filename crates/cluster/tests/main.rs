@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod automatic;
 mod blind;
 mod certificates;
 mod clients;
@@ -19,6 +20,7 @@ mod operations;
 mod postgres;
 mod round_trips;
 mod server;
+mod space;
 mod specification;
 mod stores;
 mod tls;

@@ -2,10 +2,12 @@
 
 use crate::engines::{self, Engine, Mortal, all, wait_for};
 use crate::mongo_server::{MongoServer, Shared, access, store};
+use crate::stores::made;
 use crate::tunnel::{Flow, Tunnel};
 use marram_cluster::Database;
 use marram_cluster::database::{Change, Guard, Range, Table};
 use marram_cluster::mongo::{Access, MongoDatabase, Place};
+use marram_cluster::verify::verify;
 use marram_store::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -228,10 +230,11 @@ fn a_place_that_is_not_fit_is_refused_by_name() {
     let Some(mut server) = MongoServer::start() else { return };
     let place = server.new_place();
     assert!(MongoDatabase::open(access(place.clone())).unwrap().is_none());
-    let made = MongoDatabase::create(access(place.clone())).unwrap();
+    let home = Arc::new(MongoDatabase::create(access(place.clone())).unwrap());
+    made(&(Arc::clone(&home) as Arc<dyn Database>));
     let error = refused(place.clone());
     assert!(error.contains("has collections already") && error.contains("dropDatabase"), "{error}");
-    made.remove().unwrap();
+    home.remove().unwrap();
     assert!(MongoDatabase::open(access(place.clone())).unwrap().is_none());
     let error = refused("mongodb://192.0.2.1/trees?tls=off".parse().unwrap());
     assert!(error.contains("192.0.2.1 is another host"), "{error}");
@@ -242,6 +245,38 @@ fn a_place_that_is_not_fit_is_refused_by_name() {
     assert!(error.contains("no transactions") && error.contains("--replSet"), "{error}");
     server.kill();
     assert!(refused(place).contains("no connection to the server"));
+}
+
+#[test]
+fn a_making_goes_on_after_lost_answers_and_one_that_was_cut_off_is_done_anew() {
+    let Some(server) = MongoServer::start() else { return };
+    for word in ["create", "insert", "commitTransaction"] {
+        let (tunnel, place) = (Tunnel::to_port(server.port()), server.new_place());
+        let [from, to] = [server.port(), tunnel.port()].map(|port| format!(":{port}/"));
+        let through: Place = place.to_string().replace(&from, &to).parse().unwrap();
+        tunnel.lose_answers_from(word);
+        let first = std::thread::scope(|scope| {
+            let first = scope.spawn(|| MongoDatabase::create(access(through)));
+            std::thread::sleep(Duration::from_millis(400));
+            tunnel.let_through(Flow::Open);
+            first.join().unwrap().unwrap_or_else(|error| panic!("{word}: {error}"))
+        });
+        // It gets no header: so it is no home, and the next one that is made takes its place.
+        let second: Arc<dyn Database> =
+            Arc::new(MongoDatabase::create(access(place.clone())).unwrap());
+        let error = first.write(&[Change::put(Table::Heads, *b"k", Vec::new())]).unwrap_err();
+        assert!(error.to_string().contains("another one makes a home there"), "{error}");
+        made(&second);
+        first.remove().unwrap();
+        assert_eq!(verify(&*second).unwrap().findings, [""; 0], "{word}");
+        let error = refused(place.clone());
+        assert!(error.contains("has collections already"), "{error}");
+        second.write(&[Change::put(Table::Heads, *b"k", Vec::new())]).unwrap();
+    }
+    let place = server.new_place();
+    MongoDatabase::create(access(place.clone())).unwrap().remove().unwrap();
+    assert!(MongoDatabase::open(access(place.clone())).unwrap().is_none());
+    MongoDatabase::create(access(place)).unwrap();
 }
 
 #[test]

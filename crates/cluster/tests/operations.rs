@@ -1,5 +1,6 @@
 //! The log of operations: what it has, what an undo takes back, and for how long that can be done.
 
+use crate::interrupted::{At, Interrupted};
 use crate::server::Server;
 use crate::stores::{StillClock, in_memory_at, made, options, together_in};
 use marram_cluster::memory::MemoryDatabase;
@@ -10,6 +11,7 @@ use marram_store::{
     Author, Batch, Block, DatasetName, Error, Item, Key, MergedFrom, Operation, Reversal, Source,
     Store, Undo,
 };
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 fn author(command: &str) -> Author {
@@ -166,6 +168,69 @@ fn what_is_kept_is_given_back_when_its_time_is_over() {
     settle(&store);
     clock.advance(100);
     assert_eq!(store.sweep_step(Vec::new()).unwrap().0.blocks, 1, "its block comes back");
+    clean(&memory);
+}
+
+/// A store with a dataset that was destroyed as operation 2, the time of which is over.
+fn expired(clock: &StillClock) -> (MemoryDatabase, Interrupted, Cluster) {
+    let memory = MemoryDatabase::default();
+    let handle = Interrupted::new(Arc::new(memory.clone()));
+    let database: Arc<dyn Database> = Arc::new(handle.clone());
+    made(&database);
+    let store = Cluster::open(database, options(1, None, clock)).unwrap();
+    let store = store.acting_for(author("marram destroy"));
+    let data: DatasetName = "data".parse().unwrap();
+    store.create(&data, &Default::default()).unwrap();
+    put(&store, "data", 2, 9);
+    store.hide_together(&[source("data")]).unwrap();
+    clock.advance(3600);
+    (memory, handle, store)
+}
+
+#[test]
+fn what_is_let_go_of_is_opened_by_nobody_and_what_is_open_stays() {
+    let kept = source("undo:2");
+    let (mut opened, mut refused) = (0, 0);
+    for call in 0..12 {
+        let (memory, handle, store) = expired(&StillClock::new());
+        // What waits is read for before the entry is made.
+        put(&store, "root", 7, 7);
+        let view = Arc::new(Mutex::new(None));
+        let (found, of) = (Arc::clone(&view), store.clone());
+        let of_kept = kept.clone();
+        handle.at(At::Call(call), Box::new(move || *found.lock() = of.open(&of_kept).ok()));
+        store.let_go_of_expired().unwrap();
+        let has_happened = handle.take().is_none();
+        match view.lock().take() {
+            None => refused += usize::from(has_happened),
+            Some(view) => {
+                opened += 1;
+                settle(&store);
+                let item = view.get(Key::new(2, 5, 0)).unwrap();
+                assert_eq!(item.map(|item| item.value[0]), Some(9), "call {call}");
+            }
+        }
+        store.let_go_of_expired().unwrap();
+        assert!(store.report(&kept).is_err(), "it goes when nobody looks at it any more");
+        clean(&memory);
+    }
+    assert!(opened > 0 && refused > 0, "{opened} {refused}");
+}
+
+#[test]
+fn what_cannot_be_let_go_of_keeps_nothing_else() {
+    let clock = StillClock::new();
+    let (memory, _, store) = expired(&clock);
+    let other: DatasetName = "other".parse().unwrap();
+    store.create(&other, &Default::default()).unwrap();
+    store.hide_together(&[source("other")]).unwrap();
+    clock.advance(3600);
+    let open = store.open(&source("undo:2")).unwrap();
+    store.let_go_of_expired().unwrap();
+    assert!(store.report(&source("undo:2")).is_ok() && store.report(&source("undo:4")).is_err());
+    drop(open);
+    store.let_go_of_expired().unwrap();
+    assert!(store.report(&source("undo:2")).is_err());
     clean(&memory);
 }
 

@@ -216,6 +216,9 @@ fn the_log_tells_what_was_done_and_an_undo_takes_it_back() {
         let is_there = (mnt.join("new").exists(), mnt.join(".marram/forks/work/new").exists());
         assert_eq!(is_there, (is_merged, !is_merged));
     }
+    let log = place.run("log mnt").good().out;
+    assert!(log.contains("merge the state before operation 3 into"), "{log}");
+    assert!(!log.contains("undo:"), "names that no user knows: {log}");
     place.run("rollback mnt@s").good();
     assert!(!mnt.join("new").exists());
     // A daemon that is killed leaves the log, and what it keeps.
@@ -238,6 +241,82 @@ fn the_log_tells_what_was_done_and_an_undo_takes_it_back() {
 }
 
 #[test]
+fn snapshots_are_taken_by_themselves_and_thinned() {
+    let Some(place) = Place::new() else { return };
+    let mnt = place.mount();
+    place.run("set mnt snapshots=1d:2,3w:3").good();
+    let got = place.run("get mnt snapshots -H").good().out;
+    assert_eq!(got.trim(), "root\tsnapshots\t1d:2,3w:3\tlocal");
+    place.run("set mnt snapshots=hourly").refused(2, &["snapshots", "15m:8,1h:24,1d:7"]);
+    fs::write(mnt.join("a"), "one\n").unwrap();
+    let began = Instant::now();
+    let row = loop {
+        let row = place.run("status mnt --json").result()[0]["snapshots"][0].clone();
+        if row["count"] == 1 {
+            break row;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{row}: {}", place.bench.log());
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    let name = row["newest"].as_str().unwrap();
+    assert_eq!(read(&mnt.join(format!(".marram/snapshots/{name}/a"))), "one\n");
+    assert!(!place.run("log mnt").good().out.contains("auto:"), "users have not done it");
+    for day in 1..=3 {
+        place.run(&format!("snapshot mnt@auto-2020-01-0{day}T12-00-00Z")).good();
+    }
+    place.run("hold mnt@auto-2020-01-01T12-00-00Z why").good();
+    let done = place.run("snapshot mnt --keep 2d --json").result();
+    let gone = &done["thinned"]["destroyed"];
+    assert_eq!(gone.as_array().unwrap().len(), 1, "{done}");
+    assert_eq!(gone[0], "root@auto-2020-01-02T12-00-00Z");
+    assert_eq!(done["thinned"]["stayed"][0]["reason"], "held: why");
+    assert!(!mnt.join(".marram/snapshots/auto-2020-01-02T12-00-00Z").exists());
+    assert!(mnt.join(format!(".marram/snapshots/{name}")).exists(), "no rule of --keep is of it");
+    place.run("unmount mnt").good();
+    place.run("snapshot sqlite:work.db --keep 1 --dry-run --json").result();
+    place.check();
+}
+
+#[test]
+fn space_is_told_by_who_sees_it() {
+    let Some(place) = Place::new() else { return };
+    let mnt = place.mount();
+    fs::write(mnt.join("a"), vec![1; 120_000]).unwrap();
+    place.run("snapshot mnt@s").good();
+    fs::write(mnt.join("a"), vec![2; 90_000]).unwrap();
+    place.run("snapshot mnt@t").good();
+    fs::write(mnt.join("a"), vec![3; 50_000]).unwrap();
+    place.run("destroy snapshot mnt@t --yes").good();
+    let mut told = Vec::new();
+    for target in ["mnt", "sqlite:work.db"] {
+        if target != "mnt" {
+            place.run("unmount mnt").good();
+        }
+        let space = place.run(&format!("space {target} --json")).result();
+        let bytes = |name: &str| space["in_database"][name].as_u64().unwrap();
+        let near = |bytes: u64, wanted: u64| (wanted..wanted + 2000).contains(&bytes);
+        assert!(near(bytes("live_bytes"), 50_000), "{space}");
+        assert!(near(bytes("snapshot_bytes"), 120_000), "{space}");
+        assert!(near(bytes("undo_bytes"), 90_000), "{space}");
+        assert!(bytes("database_bytes") > 0, "{space}");
+        let kinds: Vec<&str> = space["holders"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["kind"].as_str().unwrap())
+            .collect();
+        assert_eq!(kinds, ["dataset", "snapshot", "kept"]);
+        let text = place.run(&format!("space {target}")).good().out;
+        assert!(text.contains("kept for an undo alone") && text.contains("root@s"), "{text}");
+        told.push(space["allocated_bytes"].clone());
+        let freed = place.run(&format!("space {target}@s --json")).result();
+        assert!(near(freed["freed_bytes"].as_u64().unwrap(), 120_000), "{freed}");
+    }
+    assert_eq!(told[0], told[1]);
+    place.check();
+}
+
+#[test]
 fn what_it_has_not_is_refused_by_name() {
     let Some(place) = Place::new() else { return };
     place.run("create sqlite:work.db").refused(1, &["work.db"]);
@@ -248,7 +327,7 @@ fn what_it_has_not_is_refused_by_name() {
         if mounted {
             place.mount();
         }
-        place.run(&format!("space {target}")).refused(2, &["account of its space"]);
+        place.run(&format!("space {target} --sharing")).refused(2, &["account of the space"]);
         place.run(&format!("set {target} compression=zstd")).refused(2, &["recordsize"]);
         place.run(&format!("label {target} name")).refused(2, &["label"]);
     }

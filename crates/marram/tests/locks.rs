@@ -303,6 +303,9 @@ fn the_locks_of_a_host_that_dies_are_free(place: Place) {
 #[test]
 fn a_host_that_is_stopped_loses_its_locks_and_does_no_harm_when_it_goes_on() {
     let Some(pair) = pair(Place::File) else { return };
+    pair.bench.make_folder("pool");
+    pair.run("create other.pool --size 64M").good();
+    pair.run("mount other.pool pool").good();
     let [here, there] = file(&pair, "file");
     let mut holder = Locker::start("flock exclusive", &here);
     assert_eq!(holder.says(), "held");
@@ -316,6 +319,13 @@ fn a_host_that_is_stopped_loses_its_locks_and_does_no_harm_when_it_goes_on() {
     holder.child.stdin.take().unwrap().write_all(b"late").unwrap();
     assert_eq!(holder.says(), "refused", "it has lost the lock, and cannot write");
     assert!(fs::read(&here).is_err(), "nor does it show what is old");
+    // A home that does not answer is no reason to leave out the others.
+    let listed = pair.run("list");
+    assert_eq!(listed.status, 3, "{listed:?}");
+    let place = |name: &str| pair.bench.path(name).display().to_string();
+    let (pool, home) = (place("other.pool"), place("work.db"));
+    assert!(listed.out.contains(&pool) && !listed.out.contains(&home), "{listed:?}");
+    assert!(listed.err.contains(&home) && listed.err.contains("lost"), "{listed:?}");
     assert_eq!(read(&there), "by the other");
     holder.end();
     other.end();
@@ -327,6 +337,7 @@ fn a_host_that_is_stopped_loses_its_locks_and_does_no_harm_when_it_goes_on() {
     assert_eq!(read(&here), "by the other");
     is_soon_free("flock exclusive", &here);
     is_soon_free("flock exclusive", &there);
+    pair.run("unmount pool").good();
     pair.finish();
 }
 

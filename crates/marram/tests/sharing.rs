@@ -46,6 +46,7 @@ on_each_home!(
     snapshots_forks_and_merges_are_seen_by_both,
     a_merge_is_done_whole_while_the_other_writes,
     a_directory_goes_back_beside_the_other,
+    one_of_them_takes_the_snapshot_that_is_due,
     one_that_is_killed_holds_nobody_up,
     one_that_is_stopped_is_expelled_and_does_no_harm_when_it_goes_on,
 );
@@ -87,6 +88,28 @@ fn each_sees_what_the_other_has_done_at_once(place: Place) {
         fs::remove_dir(&other).unwrap();
         assert!(!by.exists());
     }
+    pair.finish();
+}
+
+fn one_of_them_takes_the_snapshot_that_is_due(place: Place) {
+    let Some(pair) = Pair::mounted(place) else { return };
+    let [here, there] = pair.mounts();
+    fs::write(here.join("a"), "one").unwrap();
+    pair.run("set here snapshots=1w:3").good();
+    let taken = |mount: &Path| {
+        let mut taken = names(&mount.join(".marram/snapshots"));
+        taken.retain(|name| name.starts_with("auto:"));
+        taken
+    };
+    let began = Instant::now();
+    while taken(&here).is_empty() || taken(&there).is_empty() {
+        assert!(began.elapsed() < PATIENCE, "{}", pair.bench.log());
+        thread::sleep(Duration::from_millis(100));
+    }
+    // Both look each two seconds.
+    thread::sleep(Duration::from_millis(2500));
+    assert_eq!(taken(&here).len(), 1, "{:?}", taken(&here));
+    assert_eq!(taken(&here), taken(&there));
     pair.finish();
 }
 

@@ -21,6 +21,7 @@ pub mod memory;
 pub mod minimal;
 mod name;
 pub mod operations;
+mod scheduled;
 mod snapshot_rule;
 mod store;
 mod undo_time;
@@ -37,6 +38,7 @@ pub use name::{
     AUTOMATIC_PREFIX, DatasetName, Source, check_rename, check_tag, is_automatic_name, merge_bases,
 };
 pub use operations::{Author, Hidden, MergeBack, Operation, Rest, Reversal, Undo};
+pub use scheduled::Scheduled;
 pub use snapshot_rule::SnapshotRule;
 pub use store::{
     DatasetKind, DatasetReport, Destruction, EphemeralSnapshots, ForkBegin, FrozenViews, Holds,

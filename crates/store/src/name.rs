@@ -188,6 +188,12 @@ impl Source {
             || of_snapshot.is_some_and(|name| name.starts_with(TRASH_PREFIX))
     }
 
+    /// The number of the operation for whose undo it is kept, by its own name.
+    pub fn kept_for_operation(&self) -> Option<u64> {
+        let name = self.snapshot.as_deref().unwrap_or(&self.dataset.0);
+        name.strip_prefix(TRASH_PREFIX)?.split(':').next()?.parse().ok()
+    }
+
     /// Whether it is an automatic snapshot, which goes by a rule or when its space is needed.
     pub fn is_automatic(&self) -> bool {
         self.snapshot.as_deref().is_some_and(is_automatic_name)

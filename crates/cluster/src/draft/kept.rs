@@ -70,8 +70,8 @@ impl Draft {
             None => Vec::new(),
         };
         for old in old {
-            // What somebody looks at goes with a later operation.
-            if self.let_go(old)? {
+            // What somebody looks at, or cannot go, goes with a later operation.
+            if matches!(self.let_go(old), Ok(true)) {
                 self.set_operation(old, None);
             }
         }
@@ -162,12 +162,16 @@ impl Draft {
         self.set_operation(number, Some(known));
     }
 
-    /// Lets go of all whose time is over.
-    pub(crate) fn let_go_of_expired(&mut self) -> Result<()> {
+    /// Lets go of all whose time is over. One that cannot go is in the way of no other. Returns
+    /// the first reason.
+    pub(crate) fn let_go_of_expired(&mut self) -> Option<Error> {
+        let mut failed = None;
         for number in expired(&self.catalogue, self.now) {
-            self.let_go(number)?;
+            if let Err(error) = self.let_go(number) {
+                failed.get_or_insert(error);
+            }
         }
-        Ok(())
+        failed
     }
 }
 

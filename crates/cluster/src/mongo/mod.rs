@@ -8,6 +8,7 @@
 
 mod documents;
 mod failure;
+mod making;
 mod place;
 mod server;
 mod sessions;
@@ -15,6 +16,7 @@ mod sessions;
 pub use place::Place;
 
 use crate::database::{Change, Database, Guard, Range, Row, Table};
+use crate::format::keys;
 use bytes::Bytes;
 use documents::{PARTS, Reading};
 use failure::{Failure, Outcome};
@@ -22,6 +24,7 @@ use marram_store::{Error, Result};
 use mongodb::bson::{Document, doc};
 use sessions::{Sessions, Turn};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a database is reached.
 pub type Access = crate::server::Access<Place>;
@@ -29,28 +32,32 @@ pub type Access = crate::server::Access<Place>;
 /// A database with the collections of a home.
 pub struct MongoDatabase {
     sessions: Sessions,
+    /// The collections are claimed for a home that is being made, until it has its header.
+    is_making: AtomicBool,
 }
 
 impl MongoDatabase {
-    /// Makes the collections in a database that has none.
+    /// Makes the collections in a database that has none, or only those of a home whose making was
+    /// cut off. They are [claimed](making) until the home has its header.
     ///
     /// # Errors
     /// It has some, the user may not make any, or the server does not answer or is not fit.
     pub fn create(access: Access) -> Result<MongoDatabase> {
-        let database = MongoDatabase { sessions: server::open(access)? };
-        let there = database.collections()?;
-        if !there.is_empty() {
-            return Err(database.has_collections());
-        }
-        database.make_collections()?;
-        match server::refuse_without_transactions(&database.sessions) {
+        let database = MongoDatabase::on(server::open(access)?, true);
+        database.claim()?;
+        let made = database.make_collections();
+        match made.and_then(|()| server::refuse_without_transactions(&database.sessions)) {
             Ok(()) => Ok(database),
             Err(error) => {
                 // The first error is the one to tell.
-                let _left_if_it_cannot_be_removed = database.remove();
+                let _left_for_the_next_one = database.remove();
                 Err(error)
             }
         }
+    }
+
+    fn on(sessions: Sessions, is_making: bool) -> MongoDatabase {
+        MongoDatabase { sessions, is_making: AtomicBool::new(is_making) }
     }
 
     /// Opens a database that has the collections; none if it has none of them.
@@ -58,12 +65,14 @@ impl MongoDatabase {
     /// # Errors
     /// It has only some, or the server does not answer, or is not fit.
     pub fn open(access: Access) -> Result<Option<MongoDatabase>> {
-        let database = MongoDatabase { sessions: server::open(access)? };
+        let database = MongoDatabase::on(server::open(access)?, false);
         let names = database.collections()?;
         let wanted = all_collections();
-        let count = wanted.iter().filter(|name| names.contains(**name)).count();
-        match count {
+        let found: Vec<_> = wanted.iter().filter(|name| names.contains(**name)).collect();
+        match found.len() {
             0 => Ok(None),
+            // What is left of a home that was not made after all.
+            1 if *found[0] == PARTS => Ok(None),
             count if count == wanted.len() => {
                 server::refuse_without_transactions(&database.sessions)?;
                 Ok(Some(database))
@@ -76,13 +85,21 @@ impl MongoDatabase {
         }
     }
 
-    /// Removes the collections.
+    /// Removes the collections; those of a home that is being made, only while they are claimed for
+    /// it.
     ///
     /// # Errors
     /// The server does not answer, or the user may not.
     pub fn remove(&self) -> Result<()> {
+        if self.is_making.load(Ordering::Acquire) {
+            return self.unmake();
+        }
+        self.remove_those(&all_collections())
+    }
+
+    fn remove_those(&self, those: &[&'static str]) -> Result<()> {
         let names = self.collections()?;
-        for name in all_collections().into_iter().filter(|name| names.contains(*name)) {
+        for name in those.iter().copied().filter(|name| names.contains(*name)) {
             self.sessions.patiently(async || {
                 self.sessions.command(lasting(doc! { "drop": name })).await.map(|_| ())
             })?;
@@ -93,23 +110,6 @@ impl MongoDatabase {
     fn collections(&self) -> Result<BTreeSet<String>> {
         let names = self.sessions.patiently(async || server::collections(&self.sessions).await)?;
         Ok(names.into_iter().filter(|name| !name.starts_with("system.")).collect())
-    }
-
-    /// Of two that make them at once, one is refused at the first.
-    fn make_collections(&self) -> Result<()> {
-        for name in all_collections() {
-            let made = self
-                .sessions
-                .patiently(async || self.sessions.command(lasting(doc! { "create": name })).await);
-            if let Err(error) = made {
-                return Err(if self.collections().is_ok_and(|there| there.contains(name)) {
-                    self.has_collections()
-                } else {
-                    error.into()
-                });
-            }
-        }
-        Ok(())
     }
 
     fn has_collections(&self) -> Error {
@@ -131,6 +131,8 @@ impl MongoDatabase {
         let mut asked = false;
         let made = self.sessions.in_transaction(async |turn, was_asked| {
             asked = was_asked;
+            let ends_claim = (table, key) == (Table::Header, keys::HEADER);
+            self.hold_claim(turn, was_asked && ends_claim).await?;
             hold(turn, guard).await?;
             if let Some(found) = there_before(turn, was_asked, (table, key)).await? {
                 if found != value {
@@ -142,8 +144,14 @@ impl MongoDatabase {
             for command in documents::insert(table, key, value)? {
                 turn.command(command).await?;
             }
+            if ends_claim {
+                self.end_claim(turn).await?;
+            }
             Ok(())
         });
+        if made.is_ok() && (table, key) == (Table::Header, keys::HEADER) {
+            self.is_making.store(false, Ordering::Release);
+        }
         let is_new = match made {
             Ok(()) => true,
             Err(Failure::Guarded) if asked => self.is_there(table, key, value)?,
@@ -177,6 +185,7 @@ impl MongoDatabase {
             return Ok(());
         }
         let done = self.sessions.in_transaction(async |turn, _| {
+            self.hold_claim(turn, false).await?;
             hold(turn, guard).await?;
             for command in &commands {
                 turn.command(command.clone()).await?;

@@ -19,12 +19,36 @@ pub(crate) struct Company {
     changed: BTreeMap<u64, u64>,
     /// Up to here nothing is known of the lines.
     begin: u64,
+    /// When the last entry up to there was put, by the clock of the client that put it.
+    begin_seconds: i64,
+    /// The same of the last entry of each other client that is there.
+    seconds: BTreeMap<Session, i64>,
+}
+
+/// What the log tells of the clocks of others, in seconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clocks {
+    /// The latest moment at which another client that is there has put its last entry; none if
+    /// none of them has put one.
+    pub others_seconds: Option<i64>,
+    /// When the last entry was put before this client came, or came to know all anew.
+    pub before_seconds: i64,
 }
 
 impl Company {
-    /// The clients after an entry.
-    pub(crate) fn at(begin: u64, clients: BTreeMap<Session, ClientRecord>) -> Company {
-        Company { clients, changed: BTreeMap::new(), begin }
+    /// The clients after an entry, which was put then.
+    pub(crate) fn at(
+        (begin, begin_seconds): (u64, i64),
+        clients: BTreeMap<Session, ClientRecord>,
+    ) -> Company {
+        let (changed, seconds) = (BTreeMap::new(), BTreeMap::new());
+        Company { clients, changed, begin, begin_seconds, seconds }
+    }
+
+    /// What is known of the clocks of others.
+    pub(crate) fn clocks(&self) -> Clocks {
+        let others_seconds = self.seconds.values().copied().max();
+        Clocks { others_seconds, before_seconds: self.begin_seconds }
     }
 
     /// Takes note of an entry; `own` is the session of this client.
@@ -42,6 +66,10 @@ impl Company {
                 self.clients.remove(lost);
             }
         }
+        if entry.session != own {
+            self.seconds.insert(entry.session, entry.seconds);
+        }
+        self.seconds.retain(|session, _| self.clients.contains_key(session));
         if entry.session != own {
             self.changed.extend(entry.sections.iter().map(|section| (section.line, number)));
             // A dataset that others have set back goes on on another line.

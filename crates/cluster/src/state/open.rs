@@ -200,6 +200,7 @@ fn still(rows: &Rows, judge: &Judge) -> Result<Whole> {
         return Err(Error::ReadOnly(text.to_owned()));
     }
     let bytes = entry(rows, number)?.ok_or_else(|| missing(number))?;
-    let (catalogue, company) = (Catalogue::read(rows)?, Company::at(number, there));
+    let at = (number, Entry::decode(&bytes)?.seconds);
+    let (catalogue, company) = (Catalogue::read(rows)?, Company::at(at, there));
     Ok(Whole { number, hash: rows.hash(&bytes), catalogue, company })
 }

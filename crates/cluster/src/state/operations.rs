@@ -40,14 +40,15 @@ impl Cluster {
     /// Lets go of what was kept for an undo and has been for long enough.
     ///
     /// # Errors
-    /// The database fails.
+    /// Something of it cannot go, which keeps no other from it; or the database fails.
     pub fn let_go_of_expired(&self) -> Result<()> {
         self.shared.look()?;
         let now = self.shared.now();
         if expired(&self.shared.state.read().catalogue, now).is_empty() {
             return Ok(());
         }
-        self.shared.publish(&mut Draft::let_go_of_expired)
+        let failed = self.shared.publish(&mut |draft| Ok(draft.let_go_of_expired()))?;
+        failed.map_or(Ok(()), Err)
     }
 
     /// The limit of an owner in a dataset, as an operation has it.

@@ -13,6 +13,7 @@ use crate::pending::{Items, Pending};
 use crate::view::counters;
 use marram_store::{Batch, Edit as BatchEdit, Error, Key, Result};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -223,6 +224,7 @@ impl Shared {
             })?;
         }
         let answer = plan(&mut draft)?;
+        self.keep_closed(draft.gone())?;
         if draft.is_empty() && presence.is_none() {
             return Ok((answer, None));
         }
@@ -233,6 +235,22 @@ impl Shared {
         let catalogue =
             self.put_prepared(publisher, Prepared { entry, catalogue, heads, uploads })?;
         Ok((answer, Some(catalogue)))
+    }
+
+    /// Keeps what is destroyed from being opened until it is gone.
+    ///
+    /// # Errors
+    /// [`Error::Overtaken`] if somebody has opened something of it meanwhile.
+    fn keep_closed(&self, gone: &BTreeSet<u64>) -> Result<()> {
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.state.write();
+        if gone.iter().any(|number| state.is_open(*number)) {
+            return Err(Error::Overtaken);
+        }
+        state.going.extend(gone);
+        Ok(())
     }
 
     fn put_prepared(&self, publisher: &mut Publisher, prepared: Prepared) -> Result<Catalogue> {

@@ -107,14 +107,15 @@ pub(super) fn whole(rows: &Rows) -> Result<Whole> {
                 false => continue,
             }
         };
-        let mut hash = rows.hash(&bytes);
+        let (mut hash, mut seconds) = (rows.hash(&bytes), Entry::decode(&bytes)?.seconds);
         while let End::Next(bytes) = end_behind(rows, number)? {
             number += 1;
-            let_follow(rows, number, &decoded(&bytes, (number, hash))?)?;
-            hash = rows.hash(&bytes);
+            let next = decoded(&bytes, (number, hash))?;
+            let_follow(rows, number, &next)?;
+            (hash, seconds) = (rows.hash(&bytes), next.seconds);
         }
         let catalogue = Catalogue::read(rows);
-        let company = clients(rows).map(|clients| Company::at(number, clients));
+        let company = clients(rows).map(|clients| Company::at((number, seconds), clients));
         if matches!(end_behind(rows, number)?, End::Same) {
             return Ok(Whole { number, hash, catalogue: catalogue?, company: company? });
         }

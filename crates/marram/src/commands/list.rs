@@ -4,8 +4,9 @@ use crate::arguments::ListArguments;
 use crate::commands::answers::unexpected;
 use crate::control::daemons;
 use crate::control::protocol::{Answer, DatasetRow, Operation};
-use crate::error::Result;
-use crate::output::{Align, Output, Table, instant_text, size_text};
+use crate::error::{Kind, Result};
+use crate::names::printable;
+use crate::output::{Align, Output, Table, instant_text, say, size_text};
 use crate::target::Target;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -16,19 +17,34 @@ struct PoolList {
     datasets: Vec<DatasetRow>,
 }
 
-pub(super) fn run(arguments: &ListArguments, output: &Output) -> Result<()> {
-    let mut lists = match &arguments.target {
-        Some(path) => vec![list(&Target::find(path)?)?],
-        None => {
-            let listed = |target: &Target| target.among_others(list(target)).transpose();
-            mounted_pools().iter().filter_map(listed).collect::<Result<Vec<PoolList>>>()?
-        }
+/// Lists what is asked for. Exits with 3 where one of all homes does not answer.
+pub(super) fn run(arguments: &ListArguments, output: &Output) -> Result<u8> {
+    let (mut lists, are_all) = match &arguments.target {
+        Some(path) => (vec![list(&Target::find(path)?)?], true),
+        None => of_all_daemons(),
     };
     for list in &mut lists {
         list.datasets.retain(|row| arguments.all || !row.internal);
     }
     output.print(&lists, || text(&lists, arguments, output));
-    Ok(())
+    Ok(if are_all { 0 } else { Kind::Partial.exit_status() })
+}
+
+/// Everything that is mounted, and whether all of it is there: one home that does not answer, as
+/// one whose server is gone, is no reason to leave out the others.
+fn of_all_daemons() -> (Vec<PoolList>, bool) {
+    let (mut lists, mut are_all) = (Vec::new(), true);
+    for target in mounted_pools() {
+        match target.among_others(list(&target)) {
+            Ok(listed) => lists.extend(listed),
+            Err(error) => {
+                let told = printable(format!("{}: {error}", target.pool.display()));
+                say(&format!("marram: {told}"));
+                are_all = false;
+            }
+        }
+    }
+    (lists, are_all)
 }
 
 /// A target for each pool that has a daemon.

@@ -66,7 +66,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::Mount(arguments) => mount::run(&arguments, output),
         Command::Unmount(arguments) => unmount::run(&arguments, output),
         Command::Status(arguments) => return status::run(&arguments, output),
-        Command::List(arguments) => list::run(&arguments, output),
+        Command::List(arguments) => return list::run(&arguments, output),
         Command::Snapshot(arguments) => snapshot::run(&arguments, output),
         Command::Space(arguments) => space::run(&arguments, output),
         Command::Clone(arguments) => snapshot::run_clone(&arguments, output),

@@ -135,13 +135,22 @@ fn table(report: &SpaceReport, arguments: &SpaceArguments, output: &Output) -> S
     let mut text = if is_script { table.tab_separated() } else { table.columns(output.colour) };
     if !is_script {
         text.push('\n');
-        for (bytes, what, is_told) in [
-            (report.added_bytes, "added by all of these", true),
-            (report.own_bytes, "the pool itself: its tree and its log", true),
-            (report.leaving_bytes, "destroyed, and just being given back", false),
-            (report.shared_bytes, "less: told of several, but stored once", false),
-            (report.allocated_bytes, "in use", true),
-        ] {
+        let of_home = match &report.in_database {
+            None => vec![(report.own_bytes, "the pool itself: its tree and its log", true)],
+            Some(home) => vec![(home.loose_bytes, "of no file: waiting for a sweep", false)],
+        };
+        let mut lines = vec![(report.added_bytes, "added by all of these", true)];
+        lines.extend(of_home);
+        lines.push((report.leaving_bytes, "destroyed, and just being given back", false));
+        lines.push((report.shared_bytes, "less: told of several, but stored once", false));
+        lines.push((report.allocated_bytes, "in use", true));
+        if let Some(home) = &report.in_database {
+            lines.push((home.live_bytes, "of this seen by datasets and forks", true));
+            lines.push((home.snapshot_bytes, "of this seen by snapshots alone", true));
+            lines.push((home.undo_bytes, "of this kept for an undo alone", true));
+            lines.push((home.database_bytes, "taken by the database, compressed", true));
+        }
+        for (bytes, what, is_told) in lines {
             if is_told || bytes > 0 {
                 text.push_str(&format!("{:>12}  {what}\n", size_text(bytes, exact)));
             }

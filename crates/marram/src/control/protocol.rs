@@ -40,8 +40,8 @@ pub(crate) use operation_log::{OperationRow, UndoReport};
 pub(crate) use owners::{Owner, OwnerClass, OwnerRow};
 pub(crate) use pass::{PassDirectory, PassEnd, PassOrder, SkippedRow};
 pub(crate) use space::{
-    FootprintReport, FootprintRequest, FootprintRow, HolderRow, SpaceReport, StayRow, ThinReport,
-    ThinRequest,
+    FootprintReport, FootprintRequest, FootprintRow, HolderRow, InDatabase, SpaceReport, StayRow,
+    ThinReport, ThinRequest,
 };
 pub(crate) use status::{DaemonReport, DeviceRow, ScheduleRow, StatusReport, WriteOrder};
 pub(crate) use streams::{

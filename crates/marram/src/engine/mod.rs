@@ -16,6 +16,8 @@
 //! | `change_sets`, `dataset_kinds` | changes as mounts take them, kinds in the words of users |
 //! | [`streams`] | streams, whatever home they come from |
 //! | `undo` | the log of operations, and taking operations back |
+//! | `automatic`, `schedules` | snapshots that are taken by themselves, and when |
+//! | `thinning` | which of them go |
 //! | `store_operations` | operations that are the same on every store |
 //! | `cluster` | the cluster home: a store in a database |
 //! | `ext2` | ext2 and ext3 images |
@@ -34,6 +36,7 @@
 //! the daemon mount such homes, each of a few dozen lines, one on the smallest store that there can
 //! be: `daemon/tests/homes.rs`.
 
+mod automatic;
 mod change_sets;
 pub(crate) mod changes;
 mod cluster;
@@ -52,9 +55,11 @@ mod pmem;
 pub(crate) mod pool;
 pub(crate) mod posix;
 mod rights;
+mod schedules;
 pub(crate) mod source;
 mod store_operations;
 pub(crate) mod streams;
+mod thinning;
 mod undo;
 pub(crate) mod volume;
 

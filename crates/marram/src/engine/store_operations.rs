@@ -3,7 +3,7 @@
 use super::dataset_kinds::kind_of;
 use super::places;
 use super::posix::make_root_directory;
-use crate::control::protocol::{Answer, DatasetRow, PropertyRow};
+use crate::control::protocol::{Answer, DatasetRow, DestructionReport, HolderRow, PropertyRow};
 use crate::error::{Error, Result};
 use marram_history::Branch;
 use marram_store::{
@@ -82,6 +82,31 @@ fn dataset_row(store: &dyn Store, all: &[DatasetReport], holder: &Holder) -> Dat
         referenced_bytes: report.referenced_bytes,
         unique_bytes: holder.unique_bytes,
     }
+}
+
+/// A dataset or snapshot, and the space that it holds.
+pub(crate) fn holder_row(holder: &Holder) -> HolderRow {
+    HolderRow {
+        name: holder.report.source.to_string(),
+        kind: kind_of(&holder.report).to_owned(),
+        referenced_bytes: holder.report.referenced_bytes,
+        added_bytes: holder.added_bytes,
+        unique_bytes: holder.unique_bytes,
+        shared_bytes: holder.report.referenced_bytes.saturating_sub(holder.unique_bytes),
+    }
+}
+
+/// What destroying some together would give back.
+///
+/// # Errors
+/// One that is not there, or whose destruction the store refuses.
+pub(crate) fn would_give_back(store: &dyn Store, sources: &[Source]) -> Result<Answer> {
+    let destruction = store.destroy_together(sources, true)?;
+    Ok(Answer::Destruction(DestructionReport {
+        sources: destruction.sources.iter().map(ToString::to_string).collect(),
+        freed_bytes: destruction.freed_bytes,
+        dry_run: true,
+    }))
 }
 
 /// The properties of a dataset.

@@ -88,7 +88,7 @@ fn row(store: &dyn Store, operation: Operation) -> OperationRow {
     {
         names[1] = id;
     }
-    if let ("rollback-directory", Some(to)) = (name, names.get_mut(1)) {
+    if let ("rollback-directory" | "merge", Some(to)) = (name, names.get_mut(1)) {
         *to = called(std::mem::take(to));
     }
     OperationRow {
@@ -125,12 +125,22 @@ fn owner_text(number: u64) -> String {
     format!("{class} {id}")
 }
 
-/// What users call a state: of one that was kept for a moment, the clone or fork that it is of.
+/// What users call a state: of one that is kept for an undo, the operation; of one that was kept
+/// for a moment, the clone or fork that it is of.
 fn called(text: String) -> String {
     match text.parse::<Source>() {
+        Ok(state) if state.is_in_trash() => kept_state(&state).unwrap_or(text),
         Ok(state) if state.is_own() && !state.is_fork_base() => state.dataset.to_string(),
         _ => text,
     }
+}
+
+/// The state before or after an operation, by the name under which that is kept.
+fn kept_state(state: &Source) -> Option<String> {
+    let number = state.kept_for_operation()?;
+    let is_after = state.snapshot.as_ref().is_some_and(|name| name.ends_with(":after"));
+    let which = if is_after { "after" } else { "before" };
+    Some(format!("the state {which} operation {number}"))
 }
 
 /// Whether a command line is that of a receive: the dataset that it makes, or takes on to a later

@@ -1,15 +1,15 @@
 //! Administration through a handle: its author, the trash, undo, properties, the label.
 
 use crate::front::Pool;
-use crate::snapshots::automatic::{self, Scheduled};
+use crate::snapshots::automatic;
 use crate::snapshots::operations;
 use crate::snapshots::session::Session;
 use crate::snapshots::trash;
 use crate::snapshots::undo;
 use crate::snapshots::{label, properties};
 use marram_store::{
-    Author, DatasetName, DatasetReport, Grants, Hidden, Operation, Result, Reversal, Source, Store,
-    Undo,
+    Author, DatasetName, DatasetReport, Grants, Hidden, Operation, Result, Reversal, Scheduled,
+    Source, Store, Undo,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -11,26 +11,9 @@ use crate::memtable::settings::snapshot_rule;
 use crate::state::State;
 use crate::state::records::{Records, is_hidden};
 use marram_format::dataset::{DatasetRecord, DatasetState};
-use marram_store::{DatasetName, Error, Result, SnapshotRule, Source};
+use marram_store::{DatasetName, Error, Result, Scheduled, Source};
 use std::cmp::Reverse;
 use std::sync::Arc;
-
-/// A dataset with a rule for automatic snapshots.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scheduled {
-    /// The dataset.
-    pub dataset: DatasetName,
-    /// The rule.
-    pub rule: SnapshotRule,
-    /// Its automatic snapshots in the order in which they were made, newest first.
-    pub automatic: Vec<Source>,
-    /// When it began as a state of another dataset, which has that; `None` if it did not.
-    pub began_seconds: Option<i64>,
-    /// The newest snapshot that users see.
-    pub newest: Option<Source>,
-    /// Nothing has been written since the snapshot that it goes on from.
-    pub is_kept: bool,
-}
 
 /// See [`Pool::scheduled`](crate::Pool::scheduled).
 pub(crate) fn scheduled(session: &Session) -> Result<Vec<Scheduled>> {

@@ -116,4 +116,25 @@ pub(crate) struct SpaceReport {
     pub(crate) shared_bytes: u64,
     /// Bytes in use, as `df` tells.
     pub(crate) allocated_bytes: u64,
+    /// Of a home in a database: what sees these bytes, and what the database takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) in_database: Option<InDatabase>,
+}
+
+/// What sees the content of a home in a database, and what the database takes. Bytes but those of
+/// the database are of contents before they were compressed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct InDatabase {
+    /// Bytes that datasets see as they are.
+    pub(crate) live_bytes: u64,
+    /// Bytes that only snapshots see.
+    pub(crate) snapshot_bytes: u64,
+    /// Bytes that are kept for an undo alone.
+    pub(crate) undo_bytes: u64,
+    /// Blocks to which nothing refers.
+    pub(crate) loose_blocks: u64,
+    /// Their bytes.
+    pub(crate) loose_bytes: u64,
+    /// Bytes that the database takes, with all that it has for itself.
+    pub(crate) database_bytes: u64,
 }

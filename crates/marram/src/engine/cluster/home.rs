@@ -1,10 +1,12 @@
 //! A cluster home behind the seam.
 
 use super::client::Awaited;
+use super::schedule::{HostClock, OfCluster};
 use super::{open, operations, streams};
 use crate::control::protocol::{
     Answer, Author, CompareOrder, DifferenceRow, Operation, ReceiveOrder, SendOrder,
 };
+use crate::engine::automatic::{self, AutomaticSnapshots};
 use crate::engine::home::{ControlDirectory, Home, Member, Snapshots, Streams, Task};
 use crate::engine::mounted::{Commits, Shown};
 use crate::engine::mounts::Mounts;
@@ -23,7 +25,7 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Between two publications of what waits.
 const PUBLICATION: Duration = Duration::from_secs(1);
@@ -46,7 +48,15 @@ impl Kind for ClusterKind {
         let identity = Identity::of(path).map_err(|error| Error::system("look at", path, error))?;
         let store = Arc::new(acting_for(&open::open(path, mode)?, &Author::of_this_process()));
         let (path, read_only) = (path.to_owned(), mode.read_only);
-        Ok(Arc::new(ClusterHome { path, identity, store, read_only, closing: Mutex::new(false) }))
+        Ok(Arc::new(ClusterHome {
+            path,
+            identity,
+            store,
+            read_only,
+            closing: Mutex::new(false),
+            snapshots: AutomaticSnapshots::default(),
+            clock: HostClock::default(),
+        }))
     }
 }
 
@@ -58,11 +68,17 @@ pub(super) struct ClusterHome {
     read_only: bool,
     /// Whether it is closed; held while it is.
     closing: Mutex<bool>,
+    snapshots: AutomaticSnapshots,
+    clock: HostClock,
 }
 
 impl ClusterHome {
     pub(super) fn store(&self) -> &Cluster {
         &self.store
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// Publishes what waits each second, and gives signs of life, until the daemon ends.
@@ -74,7 +90,7 @@ impl ClusterHome {
             round = round.wrapping_add(1);
             let done = self.while_open(|| {
                 self.store.sync()?;
-                if round.is_multiple_of(BEAT_EVERY) { self.beat(&beats) } else { Ok(()) }
+                if round.is_multiple_of(BEAT_EVERY) { self.give_sign(&beats) } else { Ok(()) }
             });
             let error = done.err().map(|error| error.to_string());
             if let Some(error) = error.as_ref().filter(|error| Some(*error) != failed.as_ref()) {
@@ -85,7 +101,7 @@ impl ClusterHome {
     }
 
     /// Gives a sign of life, and expels those that give none.
-    fn beat(&self, beats: &Awaited) -> marram_store::Result<()> {
+    fn give_sign(&self, beats: &Awaited) -> marram_store::Result<()> {
         self.store.beat()?;
         let there = self.store.clients()?;
         let lost = beats.lost_beside(&there).into_iter();
@@ -95,7 +111,7 @@ impl ClusterHome {
 
     /// Looks whether others have come or gone, until the daemon ends. Before others see anything,
     /// the kernel forgets what it knows of all that is mounted.
-    fn listen(&self, mounts: &dyn Mounts) {
+    fn hear(&self, mounts: &dyn Mounts) {
         let mut failed = None;
         let mut forget = || self.forget(mounts);
         let mut names = Vec::new();
@@ -211,6 +227,32 @@ impl ClusterHome {
         let_go
     }
 
+    /// Takes the automatic snapshots that are due at a moment, in seconds since 1970, and destroys
+    /// those that are too many; nothing while the clock of this host is behind, or others have
+    /// taken this client for lost.
+    fn take_due_snapshots(&self, mounts: &dyn Mounts, now: i64, said: &mut bool) {
+        // It is not held: others wait for answers meanwhile, and a store that is closed takes none.
+        let is_closed = *self.closing.lock();
+        if is_closed || self.store.is_expelled() {
+            return;
+        }
+        let behind = self.clock.behind(now, self.store.clocks(), Instant::now());
+        if let Some(by) = behind
+            && !*said
+        {
+            mounts.log(&format!(
+                "automatic snapshots: the clock of this host is {by} seconds behind what is known \
+                 of the time: none is taken, and none goes"
+            ));
+        }
+        *said = behind.is_some();
+        if behind.is_none() {
+            let store = &self.store.without_author();
+            let shown = Shown { store, commits: store, mounts, user: None };
+            self.snapshots.step(&OfCluster(store), &shown, now);
+        }
+    }
+
     /// Does something, unless the home is closed.
     fn while_open<T: Default>(
         &self,
@@ -306,10 +348,18 @@ impl Home for ClusterHome {
         if self.read_only {
             return Vec::new();
         }
-        let (publishing, listening, sweeping) = (Arc::clone(&self), Arc::clone(&self), self);
+        let (publishing, listening) = (Arc::clone(&self), Arc::clone(&self));
+        let (keeping, sweeping) = (Arc::clone(&self), self);
+        let snapshots = move |mounts: &dyn Mounts| {
+            let said = Mutex::new(false);
+            automatic::run(mounts, &|| false, &|now| {
+                keeping.take_due_snapshots(mounts, now, &mut said.lock());
+            });
+        };
         vec![
-            Task { name: "listen", run: Box::new(move |mounts| listening.listen(mounts)) },
+            Task { name: "listen", run: Box::new(move |mounts| listening.hear(mounts)) },
             Task { name: "publish", run: Box::new(move |mounts| publishing.publish(mounts)) },
+            Task { name: "snapshots", run: Box::new(snapshots) },
             Task { name: "sweep", run: Box::new(move |mounts| sweeping.sweep(mounts)) },
         ]
     }

@@ -2,9 +2,12 @@
 //!
 //! `databases` finds and makes the databases that paths and URLs name, with a `password`; `client`
 //! finds out whether a client that has a home open is still there, by its `host` too, and
-//! `clients` lists them for people; `open` opens and makes homes; `streams` sends and receives;
+//! `clients` lists them for people; `open` opens and makes homes; `streams` sends and receives,
+//! `attended` answers others meanwhile;
+//! `schedule` says what automatic snapshots ask of it, and `space` what holds its space;
 //! `operations` performs what is asked, and `home` implements the seam.
 
+mod attended;
 mod client;
 mod clients;
 mod databases;
@@ -13,6 +16,8 @@ mod host;
 mod open;
 mod operations;
 mod password;
+mod schedule;
+mod space;
 mod streams;
 mod verifier;
 

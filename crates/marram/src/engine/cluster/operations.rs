@@ -2,19 +2,22 @@
 
 use super::databases::space_at;
 use super::home::ClusterHome;
+use super::space;
 use crate::control::credentials::Credentials;
-use crate::control::protocol::{Answer, DestructionReport, Operation, StatusReport};
+use crate::control::protocol::{Answer, DestructionReport, Operation, StatusReport, ThinRequest};
 use crate::engine::home::{Home, lacks};
 use crate::engine::mounted::{self, Shown};
 use crate::engine::posix::open_files;
 use crate::engine::store_operations::{
     create_dataset, dataset_rows, fork_name, get, named, not_forked, snapshot_below, timed,
 };
-use crate::engine::{history, members, owners, undo};
+use crate::engine::thinning::Thinning;
+use crate::engine::{history, members, owners, schedules, undo};
 use crate::error::{Error, Result};
 use crate::names::hexadecimal;
 use marram_cluster::Cluster;
-use marram_store::{Holder, Reversal, Source, Space, Store};
+use marram_store::{DatasetName, Holder, Reversal, Source, Space, Store};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Does what is asked by a handle of the store that acts for the user of the request, where no
 /// mounts show the home.
@@ -24,6 +27,7 @@ pub(super) fn perform(
     operation: &Operation,
 ) -> Result<Answer> {
     refuse_shared(home, operation)?;
+    let cluster = store;
     let store: &dyn Store = store;
     match operation {
         Operation::Snapshot { dataset, snapshot } => {
@@ -70,15 +74,15 @@ pub(super) fn perform(
         Operation::Partials => return Ok(Answer::Partials(Vec::new())),
         Operation::List => return list(store),
         Operation::Get { dataset } => return get(store, &dataset.parse()?),
-        Operation::Set { dataset, properties } => {
-            let dataset = dataset.parse()?;
-            properties.iter().try_for_each(|(property, value)| {
-                store.set_property(&dataset, property, value.as_deref())
-            })?;
-        }
+        Operation::Set { dataset, properties } => set(store, &dataset.parse()?, properties)?,
         Operation::Owners { source } => return owners::report(store, source),
         Operation::SetLimit { dataset, owner, bytes_limit, inodes_limit } => {
             owners::set_limit(store, dataset, *owner, (*bytes_limit, *inodes_limit))?;
+        }
+        Operation::Thin(request) => return thin(store, request),
+        Operation::Space { sources } => {
+            let read_only = home.is_read_only().then(|| home.path());
+            return space::space(cluster, read_only, sources);
         }
         Operation::Status => return Ok(Answer::Status(Box::new(status(home)?))),
         Operation::Sync => store.sync()?,
@@ -112,10 +116,7 @@ fn refuse_shared(home: &ClusterHome, operation: &Operation) -> Result<()> {
 /// What an operation needs that this home does not have.
 fn lacking(operation: &Operation) -> &'static str {
     match operation {
-        Operation::Thin(_) => "automatic snapshots yet",
-        Operation::Space { .. } | Operation::Footprints(_) | Operation::Sharing => {
-            "account of its space yet"
-        }
+        Operation::Footprints(_) | Operation::Sharing => "account of the space of its files yet",
         Operation::DropPartial { .. } => "part of a stream: it keeps none that was cut",
         Operation::Grow { .. } => "fixed size: it grows by itself",
         Operation::Label { .. } => "label",
@@ -145,6 +146,7 @@ pub(super) fn perform_shown(
         Operation::RollbackDirectory(order) => mounted::rollback_directory(shown, order),
         Operation::Promote { name } => mounted::promote(shown, &Source::live(name.parse()?)),
         Operation::Versions(order) => history::versions(shown.store, order, shown.user),
+        Operation::Thin(request) => mounted::thin_by(shown, request),
         Operation::Fork { .. } => {
             refuse_user(home, shown.user)?;
             with_members((home, store), shown, operation)
@@ -214,6 +216,21 @@ fn destroy(store: &dyn Store, sources: &[String], dry_run: bool) -> Result<Destr
     })
 }
 
+fn set(
+    store: &dyn Store,
+    dataset: &DatasetName,
+    properties: &BTreeMap<String, Option<String>>,
+) -> Result<()> {
+    properties.iter().try_for_each(|(property, value)| {
+        Ok(store.set_property(dataset, property, value.as_deref())?)
+    })
+}
+
+fn thin(store: &dyn Store, request: &ThinRequest) -> Result<Answer> {
+    let thinning = Thinning::plan(store, request, &BTreeSet::new())?;
+    Ok(Answer::Thinned(thinning.perform(store, request.dry_run)?))
+}
+
 /// Destroys, but keeps for an undo.
 fn hide(store: &dyn Store, sources: &[Source]) -> Result<Answer> {
     let undo = store.capabilities().undo;
@@ -250,6 +267,8 @@ fn status(home: &ClusterHome) -> Result<StatusReport> {
         status.entries,
         published(status.others)
     );
+    // A store that takes no more changes takes no snapshots either.
+    let scheduled = if status.stopped.is_none() { store.scheduled()? } else { Vec::new() };
     Ok(StatusReport {
         pool: home.path().to_owned(),
         pool_id: hexadecimal(&store.id()),
@@ -260,6 +279,7 @@ fn status(home: &ClusterHome) -> Result<StatusReport> {
         allocated_bytes: status.stored_bytes,
         free_bytes: space.free_bytes,
         dirty_bytes: status.waiting_bytes,
+        snapshots: schedules::rows(scheduled),
         ..StatusReport::default()
     })
 }

@@ -1,5 +1,6 @@
 //! Streams from and to an open cluster home.
 
+use super::attended::attended;
 use super::home::ClusterHome;
 use super::open;
 use crate::control::protocol::{Answer, ReceiveOrder, SendOrder};
@@ -16,16 +17,9 @@ use marram_stream::send::{resumed, send as write_all};
 use marram_stream::{Incoming, ReceiveRequest, Received, ResumeToken, SendRequest, Since};
 use std::io::{Read, Write};
 use std::path::Path;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
 
 /// Memory for contents of blocks of a home that is opened to send, in bytes.
 const CACHE_BYTES: u64 = 8 << 20;
-/// Between two looks whether others have come, where no daemon serves the home.
-const LISTENING: Duration = Duration::from_millis(50);
-/// Looks between two signs of life.
-const BEAT_EVERY: u32 = 20;
 
 /// Writes what is asked for to `out`.
 ///
@@ -85,28 +79,6 @@ pub(super) fn send_beside(path: &Path, order: &SendOrder, out: &mut dyn Write) -
     let sent = attended(&store, || send(&store, order, out));
     store.close()?;
     sent
-}
-
-/// Does something with a store that no daemon serves, and answers other clients meanwhile: one that
-/// comes waits for that, and takes a client that is silent for lost.
-fn attended<T>(store: &Cluster, work: impl FnOnce() -> T) -> T {
-    let (ended, end) = mpsc::channel::<()>();
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut round = 0_u32;
-            while end.recv_timeout(LISTENING) == Err(RecvTimeoutError::Timeout) {
-                round = round.wrapping_add(1);
-                // What fails here fails in the work too.
-                let _told_there = store.listen(&mut || ());
-                if round.is_multiple_of(BEAT_EVERY) {
-                    let _told_there = store.beat();
-                }
-            }
-        });
-        // Dropped when the work has ended, however it does.
-        let _working = ended;
-        work()
-    })
 }
 
 /// Destroys what a crash has left of streams that came in.

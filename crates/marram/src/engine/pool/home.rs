@@ -2,15 +2,15 @@
 
 use super::background::dedup::Deduplication;
 use super::background::rewriting::Rewriting;
-use super::background::snapshots::AutomaticSnapshots;
-use super::background::{commit, reclaim, snapshots};
+use super::background::{commit, reclaim};
 use super::mounted::{self, Shown};
 use super::open::{OpenPool, acting_for};
-use super::{dedup, defragment, grants, open, operations, streams, volume};
+use super::{dedup, defragment, grants, open, operations, schedule, streams, volume};
 use crate::control::protocol::{
     Answer, Author, CompareOrder, DamageRow, DifferenceRow, Operation, PassOrder, ReceiveOrder,
     SendOrder,
 };
+use crate::engine::automatic::{self, AutomaticSnapshots};
 use crate::engine::home::{
     BackgroundReport, Claim, ControlDirectory, Home, Member, Pass, Passes, Snapshots, Streams,
     Task, Transactions, Watched,
@@ -80,7 +80,8 @@ impl PoolHome {
     /// Takes the automatic snapshots that are due at a moment, in seconds since 1970, and destroys
     /// those that are too many.
     pub(crate) fn take_due_snapshots(&self, mounts: &dyn Mounts, now: i64) {
-        self.snapshots.step(&self.open, mounts, now);
+        let pool = &self.pool().without_author();
+        self.snapshots.step(&schedule::OfPool(pool), &self.shown(pool, mounts), now);
     }
 
     fn task(
@@ -186,7 +187,8 @@ impl Home for PoolHome {
             self.task("reclaim", |home, mounts| reclaim::run(home.pool(), mounts)),
             self.task("dedup", |home, mounts| home.dedup.run(home.pool(), mounts)),
             self.task("snapshots", |home, mounts| {
-                snapshots::run(home.pool(), mounts, &|now| home.take_due_snapshots(mounts, now));
+                let is_halted = || home.pool().is_halted();
+                automatic::run(mounts, &is_halted, &|now| home.take_due_snapshots(mounts, now));
             }),
             self.task("rewriting", move |home, mounts| {
                 home.rewriting.run(home.pool(), pace.rewriting_seconds, mounts);

@@ -1,7 +1,7 @@
 //! Each operation on an open pool, mounted or not.
 
 use super::open::OpenPool;
-use super::{dedup, footprints, grants, keeping, schedules, streams, unfinished};
+use super::{dedup, footprints, grants, space, streams, unfinished};
 use crate::control::protocol::{
     Answer, DestructionReport, DeviceRow, MergeRequest, Operation, StatusReport,
 };
@@ -9,7 +9,8 @@ use crate::engine::posix::open_files;
 use crate::engine::store_operations::{
     create_dataset, dataset_rows, fork_name, get, named, not_forked, snapshot_below, timed,
 };
-use crate::engine::{history, members, owners, undo};
+use crate::engine::thinning::Thinning;
+use crate::engine::{history, members, owners, schedules, undo};
 use crate::error::{Error, Result};
 use crate::names::hexadecimal;
 use marram_pool::{Health, Pool};
@@ -27,10 +28,10 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
             return snapshot_below(pool, &dataset.parse()?, snapshot);
         }
         Operation::Thin(request) => {
-            let thinning = keeping::Thinning::plan(pool, request, &BTreeSet::new())?;
+            let thinning = Thinning::plan(pool, request, &BTreeSet::new())?;
             return Ok(Answer::Thinned(thinning.perform(pool, request.dry_run)?));
         }
-        Operation::Space { sources } => return keeping::space(pool, sources),
+        Operation::Space { sources } => return space::space(pool, sources),
         Operation::Footprints(request) => return footprints::report(pool, request),
         Operation::Sharing => return dedup::sharing(pool),
         Operation::Fork { dataset, name, root } => {
@@ -161,7 +162,7 @@ fn status(open: &OpenPool) -> Result<StatusReport> {
         devices: devices.collect(),
         damage,
         mounts: Vec::new(),
-        snapshots: schedules::schedules(open.pool())?,
+        snapshots: schedules::rows(open.pool().scheduled()?),
         partials: streams::partials(open.pool())?,
         two_pools: unfinished::rows(open.pool()),
         dead_mounts: Vec::new(),

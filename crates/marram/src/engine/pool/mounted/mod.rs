@@ -2,12 +2,10 @@
 //! has changed at once.
 
 mod destroy;
-mod keeping;
 pub(super) mod passes;
 mod receive;
 mod shown;
 
-pub(super) use keeping::thin;
 pub(super) use receive::receive;
 pub(super) use shown::Shown;
 
@@ -32,9 +30,9 @@ pub(super) fn perform(shown: &Shown<'_>, operation: &Operation) -> Result<Answer
         Operation::Promote { name } => mounted::promote(shown, &Source::live(name.parse()?)),
         Operation::Undo { number, force } => mounted::undo(shown, *number, *force),
         Operation::SnapshotBelow { dataset, snapshot } => {
-            keeping::snapshot_below(shown, &dataset.parse()?, snapshot)
+            mounted::snapshot_below(shown, &dataset.parse()?, snapshot)
         }
-        Operation::Thin(request) => keeping::thin_by(shown, request),
+        Operation::Thin(request) => mounted::thin_by(shown, request),
         Operation::Merge(request) => mounted::merge(shown, request, &|fork| {
             let operation = Operation::Hide { sources: vec![fork.to_string()] };
             destroy::destroy(shown, std::slice::from_ref(fork), &operation).map(|_| ())

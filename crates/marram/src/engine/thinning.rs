@@ -1,18 +1,14 @@
-//! Snapshots of many datasets, thinning of automatic ones, and what holds the space.
+//! Thinning of automatic snapshots, on any store.
 
-use crate::control::protocol::{
-    Answer, DestructionReport, HolderRow, SpaceReport, StayRow, ThinReport, ThinRequest,
-};
-use crate::engine::dataset_kinds::kind_of;
-use crate::engine::store_operations::{below, named};
+use crate::control::protocol::{StayRow, ThinReport, ThinRequest};
+use crate::engine::store_operations::below;
 use crate::error::Result;
 use crate::retention::{Rule, automatic_moment};
-use marram_pool::Pool;
-use marram_store::{DatasetName, DatasetReport, Error, Holder, Source, SpaceUsage, Store};
+use marram_store::{DatasetName, DatasetReport, Error, Source, Store};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Automatic snapshots that are to go, and why others stay.
-pub(super) struct Thinning {
+pub(crate) struct Thinning {
     goes: Vec<Source>,
     stayed: Vec<StayRow>,
     kept: usize,
@@ -24,14 +20,14 @@ impl Thinning {
     ///
     /// # Errors
     /// No such dataset; no rule.
-    pub(super) fn plan(
-        pool: &Pool,
+    pub(crate) fn plan(
+        store: &dyn Store,
         request: &ThinRequest,
         mounted: &BTreeSet<Source>,
     ) -> Result<Thinning> {
         let (dataset, rule) = (request.dataset.parse()?, request.keep.parse::<Rule>()?);
-        pool.report(&Source::live(DatasetName::clone(&dataset)))?;
-        let reports = pool.list()?;
+        store.report(&Source::live(DatasetName::clone(&dataset)))?;
+        let reports = store.list()?;
         let datasets = match request.recursive {
             true => below(&reports, &dataset),
             false => vec![dataset],
@@ -62,12 +58,12 @@ impl Thinning {
     ///
     /// # Errors
     /// A failed read.
-    pub(super) fn of(
-        pool: &Pool,
+    pub(crate) fn of(
+        store: &dyn Store,
         sources: &[Source],
         mounted: &BTreeSet<Source>,
     ) -> Result<Thinning> {
-        let reports = pool.list()?;
+        let reports = store.list()?;
         let origins: BTreeSet<&Source> =
             reports.iter().filter_map(|report| report.origin.as_ref()).collect();
         let mut thinning = Thinning { goes: Vec::new(), stayed: Vec::new(), kept: 0 };
@@ -94,20 +90,21 @@ impl Thinning {
     }
 
     /// What is to go.
-    pub(super) fn goes(&self) -> &[Source] {
+    pub(crate) fn goes(&self) -> &[Source] {
         &self.goes
     }
 
-    /// Destroys it, in one step. What turns out to be in use stays.
+    /// Destroys it, in one step. What turns out to be in use stays; what others have destroyed
+    /// meanwhile is gone.
     ///
     /// # Errors
-    /// Whatever else the pool refuses, or a device that fails.
-    pub(super) fn perform(mut self, pool: &Pool, dry_run: bool) -> Result<ThinReport> {
+    /// Whatever else the store refuses, or a failed write.
+    pub(crate) fn perform(mut self, store: &dyn Store, dry_run: bool) -> Result<ThinReport> {
         let freed_bytes = loop {
             if self.goes.is_empty() {
                 break 0;
             }
-            match pool.destroy_together(&self.goes, dry_run) {
+            match store.destroy_together(&self.goes, dry_run) {
                 Ok(destruction) => break destruction.freed_bytes,
                 Err(Error::InUse { name, holder }) => {
                     let left = self.goes.len();
@@ -117,49 +114,17 @@ impl Thinning {
                     }
                     self.stayed.push(StayRow { name, reason: holder });
                 }
+                Err(Error::NoDataset(name)) => {
+                    let left = self.goes.len();
+                    self.goes.retain(|source| source.to_string() != name);
+                    if self.goes.len() == left {
+                        return Err(Error::NoDataset(name).into());
+                    }
+                }
                 Err(error) => return Err(error.into()),
             }
         };
         let destroyed = self.goes.iter().map(ToString::to_string).collect();
         Ok(ThinReport { destroyed, stayed: self.stayed, kept: self.kept, freed_bytes, dry_run })
     }
-}
-
-/// Tells what holds the space, or what destroying some together would give back.
-///
-/// # Errors
-/// One that is not there, or whose destruction the pool refuses.
-pub(super) fn space(pool: &Pool, sources: &[String]) -> Result<Answer> {
-    if pool.status().dirty_bytes > 0 {
-        pool.commit()?;
-    }
-    if sources.is_empty() {
-        return report(pool).map(Answer::Space);
-    }
-    let destruction = pool.destroy_together(&named(pool, sources)?, true)?;
-    Ok(Answer::Destruction(DestructionReport {
-        sources: destruction.sources.iter().map(ToString::to_string).collect(),
-        freed_bytes: destruction.freed_bytes,
-        dry_run: true,
-    }))
-}
-
-fn report(pool: &Pool) -> Result<SpaceReport> {
-    let usage = pool.usage(true)?;
-    let row = |holder: &Holder| HolderRow {
-        name: holder.report.source.to_string(),
-        kind: kind_of(&holder.report).to_owned(),
-        referenced_bytes: holder.report.referenced_bytes,
-        added_bytes: holder.added_bytes,
-        unique_bytes: holder.unique_bytes,
-        shared_bytes: holder.report.referenced_bytes.saturating_sub(holder.unique_bytes),
-    };
-    Ok(SpaceReport {
-        holders: usage.holders.iter().map(row).collect(),
-        added_bytes: usage.holders.iter().map(|holder| holder.added_bytes).sum(),
-        own_bytes: usage.own_bytes,
-        leaving_bytes: usage.leaving_bytes,
-        shared_bytes: usage.shared_bytes,
-        allocated_bytes: usage.allocated_bytes,
-    })
 }

@@ -1,9 +1,9 @@
 //! Snapshots of many datasets and their thinning, as mounts show it.
 
-use super::shown::Shown;
+use super::Shown;
 use crate::control::protocol::{Answer, ThinReport, ThinRequest};
-use crate::engine::pool::keeping::Thinning;
 use crate::engine::store_operations;
+use crate::engine::thinning::Thinning;
 use crate::error::Result;
 use marram_store::{DatasetName, Source};
 use std::collections::BTreeSet;
@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 ///
 /// # Errors
 /// Whatever refuses it or fails.
-pub(super) fn snapshot_below(
+pub(crate) fn snapshot_below(
     shown: &Shown<'_>,
     dataset: &DatasetName,
     name: &str,
 ) -> Result<Answer> {
-    let answer = store_operations::snapshot_below(shown.pool, dataset, name)?;
+    let answer = store_operations::snapshot_below(shown.store, dataset, name)?;
     if let Answer::Snapshots { names, .. } = &answer {
         let names: std::result::Result<Vec<Source>, _> =
             names.iter().map(|name| name.parse()).collect();
@@ -30,9 +30,9 @@ pub(super) fn snapshot_below(
 ///
 /// # Errors
 /// Whatever refuses it or fails.
-pub(super) fn thin_by(shown: &Shown<'_>, request: &ThinRequest) -> Result<Answer> {
+pub(crate) fn thin_by(shown: &Shown<'_>, request: &ThinRequest) -> Result<Answer> {
     let mounted: BTreeSet<Source> = shown.mounts.mounted().into_iter().collect();
-    let thinning = Thinning::plan(shown.pool, request, &mounted)?;
+    let thinning = Thinning::plan(shown.store, request, &mounted)?;
     thin(shown, thinning, request.dry_run).map(Answer::Thinned)
 }
 
@@ -40,14 +40,10 @@ pub(super) fn thin_by(shown: &Shown<'_>, request: &ThinRequest) -> Result<Answer
 ///
 /// # Errors
 /// Whatever refuses it or fails.
-pub(in crate::engine::pool) fn thin(
-    shown: &Shown<'_>,
-    thinning: Thinning,
-    dry_run: bool,
-) -> Result<ThinReport> {
+pub(crate) fn thin(shown: &Shown<'_>, thinning: Thinning, dry_run: bool) -> Result<ThinReport> {
     let goes = thinning.goes().to_vec();
     let withheld = (!dry_run).then(|| shown.mounts.withhold(&goes));
-    let report = thinning.perform(shown.pool, dry_run);
+    let report = thinning.perform(shown.store, dry_run);
     drop(withheld);
     if !dry_run {
         shown.mounts.members_changed(&goes);
