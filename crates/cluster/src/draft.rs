@@ -9,6 +9,7 @@ pub(crate) use merging::Merging;
 pub(crate) use undo::Judge;
 
 use crate::catalogue::{Catalogue, LINES_DEEP_MAX};
+use crate::delta::{DELTA, DELTA_DEFAULT, Delta};
 use crate::format::{LineRecord, Record, Role};
 use kept::{UNDO, is_passing};
 use marram_format::operation::{OperationKind, OperationRecord};
@@ -649,7 +650,8 @@ fn is_own_property(name: &str) -> bool {
 }
 
 /// What a dataset has where nobody has set another value.
-pub(crate) const DEFAULTS: [(&str, &str); 2] = [("recordsize", RECORD_BYTES), (UNDO, UNDO_DEFAULT)];
+pub(crate) const DEFAULTS: [(&str, &str); 3] =
+    [("recordsize", RECORD_BYTES), (DELTA, DELTA_DEFAULT), (UNDO, UNDO_DEFAULT)];
 
 /// Refuses what is no property.
 fn check_known(property: &str) -> Result<()> {
@@ -662,10 +664,11 @@ pub(crate) fn check_property(property: &str, value: &str) -> Result<()> {
     let bytes = value.parse::<u64>().unwrap_or(0);
     match property {
         "recordsize" if bytes.is_power_of_two() && (4096..=1 << 20).contains(&bytes) => Ok(()),
+        DELTA if Delta::parse(value).is_some() => Ok(()),
         UNDO => check_undo_time(value).map(|_| ()),
         _ => Err(Error::Invalid(format!(
-            "{property}={value}: there are recordsize, a power of two from 4096 to 1048576, and \
-             undo, a time as in 30m, 12h or 7d, or off"
+            "{property}={value}: there are recordsize, a power of two from 4096 to 1048576, \
+             delta, auto, on or off, and undo, a time as in 30m, 12h or 7d, or off"
         ))),
     }
 }

@@ -19,6 +19,8 @@ mod operations;
 mod postgres;
 mod round_trips;
 mod server;
+mod slices;
+mod slices_random;
 mod specification;
 mod stores;
 mod tls;

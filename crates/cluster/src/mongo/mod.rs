@@ -281,6 +281,10 @@ impl Database for MongoDatabase {
         self.sessions.calls()
     }
 
+    fn is_far(&self) -> bool {
+        true
+    }
+
     fn engine(&self) -> &'static str {
         "MongoDB"
     }
