@@ -47,9 +47,8 @@ pub(super) fn run_all(arguments: &Arguments) -> Result<()> {
         (None, true) => ROUNDS_QUICK,
         (None, false) => ROUNDS,
     };
-    let words = ["run", "--release", "--quiet", "--package", "marram-cluster", "--example", "kabi"];
-    let mut program = project::cargo(&words);
-    program.args(["--", "--rounds", &rounds.to_string()]);
+    let mut program = project::example("marram-cluster", "kabi", "release");
+    program.args(["--rounds", &rounds.to_string()]);
     let mut rows = rows(&text(&mut program)?)?;
     let folder = tempfile::Builder::new().prefix("kabi").tempdir_in(work_folder(arguments)?)?;
     for row in &mut rows {

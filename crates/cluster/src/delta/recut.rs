@@ -21,7 +21,7 @@ pub(crate) struct Run {
     at: u64,
     /// The keys of the sections.
     pub(crate) keys: Vec<Key>,
-    pub(crate) content: Vec<u8>,
+    content: Vec<u8>,
     is_as_is: bool,
 }
 

@@ -35,17 +35,22 @@ const PATIENCE: Duration = Duration::from_millis(50);
 struct Candidate {
     object: u64,
     edits: Vec<(Key, Option<Item>)>,
-    runs: Vec<Run>,
 }
 
 /// How a file is to be cut.
 struct Recut {
     dataset: u64,
     candidate: Candidate,
-    /// The sections of each run; none of one that stays as it is.
-    cuts: Vec<Option<Vec<(Key, Item)>>>,
+    /// The runs that are cut anew.
+    cuts: Vec<Cut>,
     /// What stands under the keys of the edits.
     standing: BTreeMap<Key, StoredItem>,
+}
+
+/// A run that is cut anew: the keys that it had, and its sections.
+struct Cut {
+    keys: Vec<Key>,
+    sections: Vec<(Key, Item)>,
 }
 
 /// A dataset in which slices are searched for.
@@ -143,12 +148,12 @@ impl Shared {
     ) -> Result<Vec<Recut>> {
         let mut recuts = Vec::new();
         for (dataset, items) in pending.datasets() {
-            let candidates = candidates(items);
             let (Some(way), Some(record)) =
                 (self.way(catalogue, dataset), catalogue.record(dataset))
             else {
                 continue;
             };
+            let candidates = candidates(items);
             if candidates.is_empty() {
                 continue;
             }
@@ -191,21 +196,20 @@ impl Shared {
         {
             own = self.slices_of(publisher, field, earlier)?;
         }
-        let (mut cuts, mut has_searched) = (Vec::new(), false);
-        for run in &candidate.runs {
-            let lost = publisher.replaced.of(file);
-            let slices = chosen(run, &own, lost, field.way);
-            let cut = match self.loaded(publisher, field, run, (file, slices))? {
-                None => None,
-                Some(old) => {
-                    has_searched = true;
-                    let give_up = if field.way == Delta::On { usize::MAX } else { GIVE_UP_BYTES };
-                    recut(run, &old, field.record_bytes, give_up)
-                }
-            };
-            cuts.push(cut);
+        if own.is_empty() && publisher.replaced.of(file).is_empty() {
+            return Ok(None);
         }
-        let has_found = cuts.iter().any(Option::is_some);
+        let give_up = if field.way == Delta::On { usize::MAX } else { GIVE_UP_BYTES };
+        let (mut cuts, mut has_searched) = (Vec::new(), false);
+        for run in runs(&candidate.edits).unwrap_or_default() {
+            let slices = chosen(&run, &own, publisher.replaced.of(file), field.way);
+            if let Some(old) = self.loaded(publisher, field, &run, (file, slices))? {
+                has_searched = true;
+                let cut = recut(&run, &old, field.record_bytes, give_up);
+                cuts.extend(cut.map(|sections| Cut { keys: run.keys, sections }));
+            }
+        }
+        let has_found = !cuts.is_empty();
         if has_searched {
             publisher.replaced.searched(file, has_found);
         }
@@ -280,22 +284,19 @@ fn section_keys(object: u64) -> (Key, Key) {
 
 /// The files of which enough new content waits.
 fn candidates(items: &Items) -> Vec<Candidate> {
-    let mut objects: Vec<u64> = Vec::new();
-    for (key, item) in items {
-        let has_block = item.as_ref().is_some_and(|item| item.block.is_some());
-        if key.kind == kind::SECTION && has_block && objects.last() != Some(&key.object) {
-            objects.push(key.object);
+    let mut new_bytes: BTreeMap<u64, u64> = BTreeMap::new();
+    for (key, item) in items.iter().filter(|(key, _)| key.kind == kind::SECTION) {
+        if let Some(Block::Fresh(fresh)) = item.as_ref().and_then(|item| item.block.as_ref()) {
+            *new_bytes.entry(key.object).or_default() += fresh.data().len() as u64;
         }
     }
+    new_bytes.retain(|_, bytes| *bytes >= SEARCHED_BYTES_MIN);
     let candidate = |object: u64| {
         let (from, to) = section_keys(object);
         let edits = items.range(from..=to).map(|(key, item)| (*key, item.clone()));
-        let edits: Vec<(Key, Option<Item>)> = edits.collect();
-        let mut runs = runs(&edits)?;
-        runs.retain(|run| run.content.len() as u64 >= SEARCHED_BYTES_MIN);
-        (!runs.is_empty()).then_some(Candidate { object, edits, runs })
+        Candidate { object, edits: edits.collect() }
     };
-    objects.into_iter().filter_map(candidate).collect()
+    new_bytes.into_keys().map(candidate).collect()
 }
 
 /// The old slices that a run is searched for: what is replaced now, and of what was before, that
@@ -363,24 +364,23 @@ impl Recut {
     fn is_of(&self, pending: &Pending) -> bool {
         let now =
             pending.slice(self.dataset, section_keys(self.candidate.object), (usize::MAX, false));
-        let same =
-            |((key, item), (looked_at, was)): ((&Key, &Option<Item>), &(Key, Option<Item>))| {
+        let mut pairs = now.iter().zip(&self.candidate.edits);
+        now.len() == self.candidate.edits.len()
+            && pairs.all(|((key, item), (looked_at, was))| {
                 key == looked_at && is_same(item.as_ref(), was.as_ref())
-            };
-        now.len() == self.candidate.edits.len() && now.iter().zip(&self.candidate.edits).all(same)
+            })
     }
 
     /// Cuts the file anew.
     fn make(&self, pending: &mut Pending) {
-        for (run, cut) in self.candidate.runs.iter().zip(&self.cuts) {
-            let Some(cut) = cut else { continue };
-            for key in &run.keys {
+        for Cut { keys, sections } in &self.cuts {
+            for key in keys {
                 match self.standing.contains_key(key) {
                     true => pending.set(self.dataset, *key, None),
                     false => pending.unset(self.dataset, *key),
                 }
             }
-            for (key, item) in cut {
+            for (key, item) in sections {
                 match self.standing.get(key).is_some_and(|before| is_as_before(item, before)) {
                     true => pending.unset(self.dataset, *key),
                     false => pending.set(self.dataset, *key, Some(item.clone())),
