@@ -8,6 +8,7 @@ mod contender;
 mod curves;
 mod growth;
 mod interruption;
+mod kabi;
 mod layout;
 mod library;
 mod patches;
@@ -56,7 +57,7 @@ struct Arguments {
     /// What to compare; all if none is named.
     #[arg(long, value_enum, value_delimiter = ',')]
     subjects: Vec<Kind>,
-    /// Repetitions: 5 of the race and 3 of the others, or 1 when quick.
+    /// Repetitions: 5 of the race and 3 of the others, or 1 when quick; rounds of kabi.
     #[arg(long)]
     repetitions: Option<usize>,
     /// More words for `marram create`, as in `-O compression=zstd:1`.
@@ -123,6 +124,8 @@ enum Workloads {
     Images,
     /// Transactions in the library, beside files that are replaced one by one.
     TransactionsInLibrary,
+    /// What a snapshot takes after inserts: tables 5.2 to 5.4 of the thesis Kabi.
+    Kabi,
 }
 
 impl Workloads {
@@ -153,6 +156,7 @@ impl Workloads {
             | Workloads::Transactions
             | Workloads::TransactionsInLibrary
             | Workloads::Patches
+            | Workloads::Kabi
             | Workloads::Pmem => &[],
         }
     }
@@ -205,6 +209,7 @@ fn run_all(arguments: &Arguments) -> Result<()> {
             Workloads::TransactionsInLibrary => transactions_in_library::run_all(arguments)?,
             Workloads::Pmem => pmem::run_all(arguments)?,
             Workloads::Patches => patches::run_all(arguments)?,
+            Workloads::Kabi => kabi::run_all(arguments)?,
             _ => {}
         }
     }

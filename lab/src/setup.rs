@@ -40,6 +40,9 @@ pub const MONGODB_SERVER: &str = "SecantusDB==0.7.0b3";
 pub const BENCH_PACKAGES: [&str; 8] =
     ["bindfs", "btrfs-progs", "fio", "fuse2fs", "git", "rsync", "xfsprogs", "zfs-fuse"];
 
+/// What finds differences of files.
+pub const DELTA_PACKAGES: [&str; 2] = ["rdiff", "xdelta3"];
+
 /// What the race takes beside that: the programs that others measure file systems with, those that
 /// people build with, and databases.
 pub const RACE_PACKAGES: [&str; 14] = [

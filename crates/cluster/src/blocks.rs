@@ -9,10 +9,13 @@ use marram_codec::{Compression, codec_id, compress_with_grain, decompress};
 use marram_store::{FreshBlock, Result, StoredForm};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Content that one write sends at most, in bytes.
 const WRITE_BYTES: usize = 8 << 20;
+/// Content that one question asks for, in bytes.
+const READ_BYTES: usize = 8 << 20;
 /// What compression has to save at least, in bytes.
 const GRAIN_BYTES: usize = 512;
 /// Content that the cache is made for, in bytes a block.
@@ -69,7 +72,15 @@ impl Blocks {
                 bytes = 0;
             }
         }
-        self.rows.write(&changes)
+        self.rows.write(&changes)?;
+        // A file that is written anew has often been written here before.
+        for Upload { reference, block } in uploads {
+            if !self.is_here(reference) {
+                // A copy: what it is a part of may be much larger.
+                self.cache.insert(reference.id, Bytes::copy_from_slice(block.data()));
+            }
+        }
+        Ok(())
     }
 
     fn stored(&self, upload: &Upload) -> Change {
@@ -87,6 +98,43 @@ impl Blocks {
         };
         let row = BlockRow { codec, len: upload.reference.len, stored };
         self.rows.put(Table::Blocks, key(), row.encode())
+    }
+
+    /// Whether the content of a block is in memory.
+    pub(crate) fn is_here(&self, reference: &Reference) -> bool {
+        self.cache.get(&reference.id).is_some()
+    }
+
+    /// The contents of some blocks, verified, many in one question; without those that are not
+    /// there, or damaged.
+    pub(crate) fn read_all(&self, references: &[Reference]) -> Result<BTreeMap<BlockId, Bytes>> {
+        let (mut contents, mut away) = (BTreeMap::new(), Vec::new());
+        for reference in references {
+            match self.cache.get(&reference.id) {
+                Some(content) => drop(contents.insert(reference.id, content)),
+                None => away.push(*reference),
+            }
+        }
+        while !away.is_empty() {
+            let mut bytes = 0;
+            let fits = |reference: &&Reference| {
+                bytes += reference.len as usize;
+                bytes <= READ_BYTES
+            };
+            let count = away.iter().take_while(fits).count().max(1);
+            let asked: Vec<Reference> = away.drain(..count).collect();
+            let one = |it: &Reference| Range::one(Table::Blocks, it.id.to_vec());
+            let ranges: Vec<Range> = asked.iter().map(one).collect();
+            for (reference, found) in asked.iter().zip(self.rows.read(&ranges)?) {
+                let Some((_, value)) = found.first() else { continue };
+                if let Ok((_, _, content)) = unpacked(&self.rows, reference, value) {
+                    let content = Bytes::from(content);
+                    self.cache.insert(reference.id, content.clone());
+                    contents.insert(reference.id, content);
+                }
+            }
+        }
+        Ok(contents)
     }
 
     /// The content of a block, verified.
@@ -119,14 +167,26 @@ fn verified<T>(
     let wrong = |reason: String| damaged("a data block", id.clone(), reason);
     let value = rows.get(Table::Blocks, reference.id.to_vec())?;
     let value = value.ok_or_else(|| wrong("the database does not have it".to_owned()))?;
-    let row = BlockRow::decode(&value)?;
+    let (codec, stored, content) = unpacked(rows, reference, &value)?;
+    Ok(take(codec, stored, content))
+}
+
+/// What compressed a block, its stored bytes, and its content, verified.
+fn unpacked<'r>(
+    rows: &Rows,
+    reference: &Reference,
+    value: &'r [u8],
+) -> Result<(u8, &'r [u8], Vec<u8>)> {
+    let id: String = reference.id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let wrong = |reason: String| damaged("a data block", id.clone(), reason);
+    let row = BlockRow::decode(value)?;
     if row.len != reference.len {
         return Err(wrong(format!("it has {} bytes instead of {}", row.len, reference.len)));
     }
     let content = decompress(row.codec, row.stored, row.len as usize);
     let content = content.map_err(|error| wrong(error.to_string()))?;
     match rows.hash(&content) == reference.id {
-        true => Ok(take(row.codec, row.stored, content)),
+        true => Ok((row.codec, row.stored, content)),
         false => Err(wrong("its content has another hash".to_owned())),
     }
 }

@@ -183,6 +183,12 @@ pub trait Database: Send + Sync {
         0
     }
 
+    /// Whether it is behind a network, where bytes that are sent cost more than a search for what
+    /// need not be.
+    fn is_far(&self) -> bool {
+        false
+    }
+
     /// What kind of database it is, for people.
     fn engine(&self) -> &'static str;
 }

@@ -9,6 +9,7 @@ pub(crate) use merging::Merging;
 pub(crate) use undo::Judge;
 
 use crate::catalogue::{Catalogue, LINES_DEEP_MAX};
+use crate::delta::{DELTA, DELTA_DEFAULT, Delta};
 use crate::format::{LineRecord, Record, Role};
 use kept::{UNDO, is_passing};
 use marram_format::operation::{OperationKind, OperationRecord, trash_entry};
@@ -661,8 +662,12 @@ fn is_own_property(name: &str) -> bool {
 }
 
 /// What a dataset has where nobody has set another value.
-pub(crate) const DEFAULTS: [(&str, &str); 3] =
-    [("recordsize", RECORD_BYTES), (SNAPSHOTS, "off"), (UNDO, UNDO_DEFAULT)];
+pub(crate) const DEFAULTS: [(&str, &str); 4] = [
+    ("recordsize", RECORD_BYTES),
+    (DELTA, DELTA_DEFAULT),
+    (SNAPSHOTS, "off"),
+    (UNDO, UNDO_DEFAULT),
+];
 /// The property that says when snapshots are taken by themselves, and which of them stay.
 pub(crate) const SNAPSHOTS: &str = "snapshots";
 
@@ -677,12 +682,14 @@ pub(crate) fn check_property(property: &str, value: &str) -> Result<()> {
     let bytes = value.parse::<u64>().unwrap_or(0);
     match property {
         "recordsize" if bytes.is_power_of_two() && (4096..=1 << 20).contains(&bytes) => Ok(()),
+        DELTA if Delta::parse(value).is_some() => Ok(()),
         UNDO => check_undo_time(value).map(|_| ()),
         SNAPSHOTS if value == "off" => Ok(()),
         SNAPSHOTS => value.parse::<SnapshotRule>().map(|_| ()),
         _ => Err(Error::Invalid(format!(
-            "{property}={value}: there are recordsize, a power of two from 4096 to 1048576, undo, \
-             a time as in 30m, 12h or 7d, or off, and snapshots, a rule as in 15m:8,1h:24, or off"
+            "{property}={value}: there are recordsize, a power of two from 4096 to 1048576, \
+             delta, auto, on or off, undo, a time as in 30m, 12h or 7d, or off, and snapshots, \
+             a rule as in 15m:8,1h:24, or off"
         ))),
     }
 }

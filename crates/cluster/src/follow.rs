@@ -6,7 +6,7 @@
 use crate::blocks::loose;
 use crate::database::{Change, Range, Table};
 use crate::format::{
-    ClientRecord, Edit, Entry, Head, LineRecord, Past, Presence, Record, Section, StoredItem, keys,
+    ClientRecord, Entry, Head, LineRecord, Past, Presence, Record, Section, StoredItem, keys,
 };
 use crate::rows::Rows;
 use marram_store::{Key, Result};
@@ -24,13 +24,21 @@ pub(crate) type Heads = BTreeMap<(u64, Key), Head>;
 pub(crate) fn heads(rows: &Rows, sections: &[Section]) -> Result<Heads> {
     let mut heads = Heads::new();
     for section in sections {
-        for edits in section.edits.chunks(HEADS_ASKED) {
-            let one = |(key, _): &Edit| Range::one(Table::Heads, keys::head(section.line, *key));
-            let ranges: Vec<Range> = edits.iter().map(one).collect();
-            for ((key, _), found) in edits.iter().zip(rows.read(&ranges)?) {
-                if let Some((_, value)) = found.first() {
-                    heads.insert((section.line, *key), Head::decode(value)?);
-                }
+        let keys: Vec<Key> = section.edits.iter().map(|(key, _)| *key).collect();
+        heads.extend(heads_under(rows, section.line, &keys)?);
+    }
+    Ok(heads)
+}
+
+/// The heads under some keys of a line.
+pub(crate) fn heads_under(rows: &Rows, line: u64, keys: &[Key]) -> Result<Heads> {
+    let mut heads = Heads::new();
+    for keys in keys.chunks(HEADS_ASKED) {
+        let one = |key: &Key| Range::one(Table::Heads, keys::head(line, *key));
+        let ranges: Vec<Range> = keys.iter().map(one).collect();
+        for (key, found) in keys.iter().zip(rows.read(&ranges)?) {
+            if let Some((_, value)) = found.first() {
+                heads.insert((line, *key), Head::decode(value)?);
             }
         }
     }

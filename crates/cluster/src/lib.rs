@@ -18,6 +18,8 @@
 //! | `catalogue`, `draft` | datasets and lines, and how an entry changes them |
 //! | `chain` | the items of a state, read along its lines |
 //! | `pending` | batches that wait for their publication |
+//! | `known` | what stands under keys that are about to change |
+//! | `delta` | new content of a file as slices of what it replaces |
 //! | `locks` | the locks that users of this client hold |
 //! | `follow` | rows brought up to an entry |
 //! | `state` | an open store: how it is opened, publishes, and takes away what nothing needs |
@@ -28,10 +30,12 @@ mod blocks;
 mod catalogue;
 mod chain;
 pub mod database;
+mod delta;
 mod draft;
 mod failure;
 mod follow;
 pub mod format;
+mod known;
 mod locks;
 pub mod memory;
 pub mod mongo;

@@ -60,6 +60,15 @@ impl Pending {
         }
     }
 
+    /// Forgets that an item has changed.
+    pub(crate) fn unset(&mut self, dataset: u64, key: Key) {
+        if let Some(items) = self.datasets.get_mut(&dataset)
+            && let Some(item) = items.remove(&key)
+        {
+            self.bytes -= weight(item.as_ref());
+        }
+    }
+
     /// Takes up what changed before, where nothing has changed since.
     pub(crate) fn take_up(&mut self, before: &Pending) {
         for (dataset, items) in before.datasets() {

@@ -10,6 +10,7 @@ mod prune;
 mod publish;
 mod rescue;
 mod scheduled;
+mod sharing;
 mod store;
 mod taking;
 mod transfers;
@@ -24,7 +25,9 @@ pub use usage::SpaceHeld;
 use crate::blocks::{Blocks, Upload};
 use crate::catalogue::{Catalogue, Link};
 use crate::chain;
+use crate::delta::Replaced;
 use crate::format::{Reference, Role, StoredItem};
+use crate::known::Known;
 use crate::locks::Locks;
 use crate::pending::Pending;
 use crate::rows::Rows;
@@ -86,6 +89,8 @@ pub(crate) struct Shared {
     pub(crate) publisher: Mutex<Publisher>,
     /// The number of the last entry that was taken in, with its rows.
     pub(crate) end: AtomicU64,
+    /// Held while several pages are read: files are cut anew before that, or behind.
+    pub(crate) pages: RwLock<()>,
     pub(crate) state: RwLock<State>,
 }
 
@@ -95,6 +100,10 @@ pub(crate) struct Publisher {
     pub(crate) number: u64,
     /// The hash of it.
     pub(crate) hash: [u8; 32],
+    /// What was asked about the keys of the next one.
+    pub(crate) known: Known,
+    /// Slices that files have lost of late.
+    pub(crate) replaced: Replaced,
 }
 
 /// What changes while the store is open.
@@ -118,6 +127,8 @@ pub(crate) struct State {
     /// Another client has taken this one for lost.
     pub(crate) is_expelled: bool,
     pub(crate) company: Company,
+    /// How often files of a dataset were cut anew while their content waited.
+    pub(crate) recuts: BTreeMap<u64, u64>,
 }
 
 impl State {

@@ -168,6 +168,7 @@ impl View for ClusterView {
     }
 
     fn scan(&self, from: Key, to: Key, visit: &mut dyn FnMut(Key, &Item) -> bool) -> Result<()> {
+        let _uncut = self.shared.pages.read();
         let mut next = Some(from).filter(|from| *from <= to);
         while let Some(from) = next {
             let (items, then) =
@@ -183,6 +184,7 @@ impl View for ClusterView {
     }
 
     fn last(&self, from: Key, to: Key) -> Result<Option<(Key, Item)>> {
+        let _uncut = self.shared.pages.read();
         let mut next = Some(to).filter(|to| from <= *to);
         while let Some(to) = next {
             let (items, then) =

@@ -20,6 +20,8 @@ mod operations;
 mod postgres;
 mod round_trips;
 mod server;
+mod slices;
+mod slices_random;
 mod space;
 mod specification;
 mod stores;

@@ -1,4 +1,4 @@
-//! Checksums and compression: pure functions over bytes.
+//! Checksums, compression, and what new content has in common with old: pure functions over bytes.
 //!
 //! Nothing here knows of blocks, devices or threads of the engine. Compressed bytes and checksums
 //! that come back from media are untrusted: [`decompress`] answers hostile input with an error, and
@@ -11,6 +11,7 @@ mod checksum;
 mod codecs;
 mod compress;
 mod compression;
+pub mod delta;
 mod error;
 mod probe;
 mod zle;

@@ -24,8 +24,9 @@ pub struct StreamReport {
     pub totals: StreamTotals,
 }
 
-/// Properties that say how much of its home a dataset may take, or what users may do.
-const STAYING: [&str; 4] = ["allow", "quota", "reservation", "userforks"];
+/// Properties that say how much of its home a dataset may take, how that finds what it has already,
+/// or what users may do.
+const STAYING: [&str; 5] = ["allow", "delta", "quota", "reservation", "userforks"];
 
 /// A stream that is being read.
 pub struct StreamReader<'r> {

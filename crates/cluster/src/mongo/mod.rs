@@ -290,6 +290,10 @@ impl Database for MongoDatabase {
         self.sessions.calls()
     }
 
+    fn is_far(&self) -> bool {
+        true
+    }
+
     fn engine(&self) -> &'static str {
         "MongoDB"
     }

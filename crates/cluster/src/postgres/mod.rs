@@ -201,6 +201,10 @@ impl Database for PostgresDatabase {
         self.sessions.calls()
     }
 
+    fn is_far(&self) -> bool {
+        true
+    }
+
     fn engine(&self) -> &'static str {
         "PostgreSQL"
     }

@@ -88,9 +88,9 @@ impl Company {
         self.others(own).any(|(_, client)| client.is_alone)
     }
 
-    /// The moment of a line.
-    fn moment(&self, line: u64) -> Moment {
-        Moment(self.changed.get(&line).copied().unwrap_or(0).max(self.begin))
+    /// The last entry by which others have perhaps changed a line.
+    fn changed(&self, line: u64) -> u64 {
+        self.changed.get(&line).copied().unwrap_or(0).max(self.begin)
     }
 }
 
@@ -98,6 +98,7 @@ impl State {
     /// The moment of a dataset, as others change it.
     pub(crate) fn moment(&self, dataset: u64) -> Moment {
         let record = self.catalogue.record(dataset);
-        record.map_or(Moment(u64::MAX), |record| self.company.moment(record.line))
+        let changed = record.map_or(u64::MAX, |record| self.company.changed(record.line));
+        Moment { changed, recut: self.recuts.get(&dataset).copied().unwrap_or(0) }
     }
 }

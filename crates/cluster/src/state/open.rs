@@ -7,9 +7,11 @@ use super::{Clock, Cluster, Publisher, Shared, SpaceProbe, State};
 use crate::blocks::Blocks;
 use crate::catalogue::Catalogue;
 use crate::database::{Database, Range, Table};
+use crate::delta::Replaced;
 use crate::draft::Draft;
 use crate::follow;
 use crate::format::{ClientRecord, Entry, Header, Presence, Seal, keys};
+use crate::known::Known;
 use crate::pending::Pending;
 use crate::rows::Rows;
 use marram_store::{DatasetName, Error, Properties, Result};
@@ -144,7 +146,13 @@ impl Cluster {
             clock: options.clock,
             space: options.space,
             locks: Mutex::default(),
-            publisher: Mutex::new(Publisher { number: found.number, hash: found.hash }),
+            publisher: Mutex::new(Publisher {
+                number: found.number,
+                hash: found.hash,
+                known: Known::default(),
+                replaced: Replaced::default(),
+            }),
+            pages: RwLock::new(()),
             end: AtomicU64::new(found.number),
             state: RwLock::new(State {
                 catalogue: Arc::new(found.catalogue),
@@ -159,6 +167,7 @@ impl Cluster {
                 is_answering: false,
                 is_expelled: false,
                 company: found.company,
+                recuts: BTreeMap::new(),
             }),
         };
         if !options.read_only {

@@ -4,14 +4,14 @@ use super::taking::write_following;
 use super::{Publisher, Shared, State};
 use crate::blocks::Upload;
 use crate::catalogue::Catalogue;
-use crate::chain;
 use crate::database::Table;
 use crate::draft::{Draft, Drafted};
-use crate::follow::{self, Heads};
+use crate::follow;
 use crate::format::{ENTRY_BYTES_MAX, Edit, Entry, Presence, Section, keys};
+use crate::known::Known;
 use crate::pending::{Items, Pending};
 use crate::view::counters;
-use marram_store::{Batch, Edit as BatchEdit, Error, Key, Result};
+use marram_store::{Batch, Edit as BatchEdit, Error, Result};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,10 +24,9 @@ const TRIES_MAX: usize = 10_000;
 pub(crate) type Plan<'p, T> = &'p mut dyn FnMut(&mut Draft) -> Result<T>;
 
 /// An entry that can be put into the log.
-struct Prepared {
-    entry: Entry,
+struct Prepared<'p> {
+    entry: &'p Entry,
     catalogue: Catalogue,
-    heads: Heads,
     uploads: Vec<Upload>,
 }
 
@@ -64,6 +63,7 @@ impl Shared {
             return Err(Error::ReadOnly("it is open for reading only".to_owned()));
         }
         let mut publisher = self.publisher.lock();
+        self.share_waiting(&mut publisher);
         for _ in 0..TRIES_MAX {
             let said = say.map(|say| say(&self.state.read())).transpose();
             let known = publisher.number;
@@ -123,7 +123,7 @@ impl Shared {
     pub(crate) fn publish_batch(&self, dataset: u64, batch: &mut Batch<'_>) -> Result<Option<()>> {
         let mut publisher = self.publisher.lock();
         let seen = batch.seen.ok_or(Error::Overtaken)?;
-        let staged = {
+        let mut staged = {
             let state = self.state.read();
             state.refuse_stopped()?;
             if state.is_alone {
@@ -134,6 +134,7 @@ impl Shared {
             }
             self.staged(dataset, std::mem::take(&mut batch.edits), &state)?
         };
+        self.share_staged(&mut publisher, &mut staged);
         for _ in 0..TRIES_MAX {
             let catalogue = Arc::clone(&self.state.read().catalogue);
             let nothing: Plan<'_, ()> = &mut |_| Ok(());
@@ -216,9 +217,9 @@ impl Shared {
         }
         let mut uploads = Vec::new();
         let sections = self.sections(frozen, draft.catalogue(), &mut uploads)?;
-        let heads = follow::heads(&self.rows, &sections)?;
+        publisher.known.begin(publisher.number);
         for ((dataset, _), section) in frozen.datasets().zip(&sections) {
-            let grown = self.grown(draft.catalogue(), dataset, section, &heads)?;
+            let grown = self.grown(draft.catalogue(), dataset, section, &mut publisher.known)?;
             draft.change(dataset, |record| {
                 record.referenced_bytes = record.referenced_bytes.saturating_add_signed(grown);
             })?;
@@ -232,8 +233,12 @@ impl Shared {
         let (previous, session, seconds) = (publisher.hash, self.session(), self.now());
         let of_client = Entry { previous, session, seconds, presence, ..Entry::default() };
         let entry = Entry { sections, records, lines, work, operations, ..of_client };
-        let catalogue =
-            self.put_prepared(publisher, Prepared { entry, catalogue, heads, uploads })?;
+        let prepared = Prepared { entry: &entry, catalogue, uploads };
+        let catalogue = self.put_prepared(publisher, prepared)?;
+        let numbers = frozen.datasets().map(|(dataset, _)| dataset);
+        let sections: Vec<_> = numbers.zip(&entry.sections).collect();
+        self.note_replaced(publisher, &catalogue, &sections);
+        publisher.known = Known::default();
         Ok((answer, Some(catalogue)))
     }
 
@@ -253,8 +258,8 @@ impl Shared {
         Ok(())
     }
 
-    fn put_prepared(&self, publisher: &mut Publisher, prepared: Prepared) -> Result<Catalogue> {
-        let Prepared { entry, catalogue, heads, uploads } = prepared;
+    fn put_prepared(&self, publisher: &mut Publisher, prepared: Prepared<'_>) -> Result<Catalogue> {
+        let Prepared { entry, catalogue, uploads } = prepared;
         let (number, bytes) = (publisher.number + 1, entry.encode());
         if bytes.len() > ENTRY_BYTES_MAX {
             let text = "the change is too large for one entry of the log: make it in parts";
@@ -263,11 +268,11 @@ impl Shared {
         self.blocks.upload(&uploads, entry.seconds)?;
         self.append(number, &bytes)?;
         (publisher.number, publisher.hash) = (number, self.rows.hash(&bytes));
-        self.state.write().company.note((number, &entry), self.session());
+        self.state.write().company.note((number, entry), self.session());
         for upload in &uploads {
             upload.block.set_stored(upload.reference.token());
         }
-        let changes = follow::changes(&self.rows, number, &entry, &heads);
+        let changes = follow::changes(&self.rows, number, entry, publisher.known.heads());
         write_following(&self.rows, number, changes).map_err(|error| {
             self.stop(&format!("{error}; what was synced is in the log: mount it again"))
         })?;
@@ -335,24 +340,17 @@ impl Shared {
         catalogue: &Catalogue,
         dataset: u64,
         section: &Section,
-        heads: &Heads,
+        known: &mut Known,
     ) -> Result<i64> {
         let record = catalogue.record(dataset);
         let line = record.map_or(section.line, |record| record.line);
-        let inherited = &catalogue.links(line, None)?[1..];
-        // A line without others has all that there is.
-        let is_elsewhere = |key: &Key| !inherited.is_empty() && !heads.contains_key(&(line, *key));
-        let keys: Vec<Key> = section.edits.iter().map(|(key, _)| *key).collect();
-        let elsewhere: Vec<Key> = keys.into_iter().filter(is_elsewhere).collect();
-        let mut found = chain::get_all(&self.rows, inherited, &elsewhere)?.into_iter();
+        let keys = || section.edits.iter().map(|(key, _)| key);
+        known.ask_heads(&self.rows, line, keys())?;
+        known.ask_inherited(&self.rows, &catalogue.links(line, None)?, keys())?;
         let mut grown: i64 = 0;
         for (key, item) in &section.edits {
-            let before = match heads.get(&(line, *key)) {
-                Some(head) => head.item.clone(),
-                None => found.next().flatten(),
-            };
             let bytes = |item: Option<&_>| item.map_or(0, crate::format::StoredItem::bytes);
-            let (before, after) = (bytes(before.as_ref()), bytes(item.as_ref()));
+            let (before, after) = (bytes(known.item(line, *key)), bytes(item.as_ref()));
             grown = grown.saturating_add(after.cast_signed()).saturating_sub(before.cast_signed());
         }
         Ok(grown)

@@ -12,6 +12,7 @@ macro_rules! property_list {
   compression=lz4|zstd|lzo|gzip|zle|off
                               of what is written from then on; also with a level: zstd:3
   dedup=off|on                share what is written from then on with what is equal
+  delta=auto|on|off           of a cluster home: send slices of what is replaced, and what is new
   quota=none|SIZE             most that it may refer to
   recordsize=128K             largest block of a file from then on: a power of two from 4K to 1M
   reservation=none|SIZE       space that is kept for it

@@ -54,14 +54,19 @@ pub(crate) fn reclaim_step(volume: &Volume, max_items: usize) -> Result<bool> {
     if !volume.view.writable() || together::is_shared(volume) {
         return Ok(false);
     }
-    together::catch_up(volume)?;
+    let seeing = together::seeing(volume)?;
     access_times::write_old_lazy_times(volume);
     let mut left = max_items.max(1);
     while left > 0 {
         let Some(work) = next_orphans(volume)? else {
             return Ok(false);
         };
-        left = left.saturating_sub(reclaim_some(volume, &work.inos, left)?.max(1));
+        match reclaim_some(volume, &work.inos, left) {
+            Ok(removed) => left = left.saturating_sub(removed.max(1)),
+            // The next step sees it as it is then.
+            Err(Error::Overtaken) if seeing.is_some() => return Ok(true),
+            Err(error) => return Err(error),
+        }
     }
     Ok(volume.orphans.pending())
 }
@@ -117,9 +122,9 @@ fn reclaim_what_fits(volume: &Volume, ino: u64, max_items: usize) -> Result<Step
     loop {
         match reclaim(volume, ino, items) {
             Err(Error::NoSpace) if items > FULL_ITEMS => items = (items / 8).max(FULL_ITEMS),
-            Err(Error::NoSpace) => {
+            Err(error @ (Error::NoSpace | Error::Overtaken)) => {
                 volume.orphans.push(ino);
-                return Err(Error::NoSpace);
+                return Err(error);
             }
             other => return other,
         }

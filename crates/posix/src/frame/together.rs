@@ -10,7 +10,7 @@
 //! operation is under way here.
 
 use crate::volume::Volume;
-use crate::volume::seen::Seeing;
+use crate::volume::seen::{Seeing, seen};
 use marram_records::failure::from_store;
 use marram_store::{Error as StoreError, Moment, Together};
 use marram_vfs::{Error, Result};
@@ -100,6 +100,20 @@ pub(crate) fn of_one_moment<T>(volume: &Volume, mut part: impl FnMut() -> Result
     Err(Error::Overtaken)
 }
 
+/// The moment of a file system that an operation of another one reads.
+pub(crate) fn moment_of(volume: &Volume) -> Result<Option<Moment>> {
+    volume.view.capabilities().together.map(look_again).transpose()
+}
+
+/// Sees the dataset as it is now, for background work: where it is part of an operation, that has
+/// seen it.
+pub(crate) fn seeing(volume: &Volume) -> Result<Option<Seeing>> {
+    match (volume.view.capabilities().together, seen()) {
+        (Some(together), None) => look(volume, together).map(|moment| Some(Seeing::since(moment))),
+        _ => Ok(None),
+    }
+}
+
 /// Whether others may have the dataset open.
 pub(crate) fn is_shared(volume: &Volume) -> bool {
     volume.view.capabilities().together.is_some_and(|together| together.is_shared())
@@ -122,14 +136,14 @@ fn look_again(together: &dyn Together) -> Result<Moment> {
 /// Looks, and reads anew what is kept in memory about an older moment.
 fn look(volume: &Volume, together: &dyn Together) -> Result<Moment> {
     let moment = look_again(together)?;
-    if volume.moment.load(Ordering::Acquire) < moment.0 {
+    if volume.moment.load(Ordering::Acquire) < moment.changed {
         let _all_waits = volume.locks.all();
-        if volume.moment.load(Ordering::Acquire) < moment.0 {
+        if volume.moment.load(Ordering::Acquire) < moment.changed {
             volume.lazy_times.clear();
             volume.orphans.search_again();
             volume.counters.read_counts(&*volume.view)?;
             volume.limits.reload(&*volume.view)?;
-            volume.moment.store(moment.0, Ordering::Release);
+            volume.moment.store(moment.changed, Ordering::Release);
         }
     }
     Ok(moment)

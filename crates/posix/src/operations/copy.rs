@@ -9,7 +9,7 @@
 
 use crate::frame::change::Change;
 use crate::frame::content::{PIECE_SECTIONS, range_end};
-use crate::frame::{content, privileges};
+use crate::frame::{content, privileges, together};
 use crate::operations::{marks, read};
 use crate::volume::Volume;
 use marram_records::failure::from_store;
@@ -155,6 +155,7 @@ fn copy_piece(
     form: Form,
 ) -> Result<u64> {
     let (max, is_other) = (PIECE_SECTIONS, !std::ptr::eq(volume, source));
+    let moment = is_other.then(|| together::moment_of(source)).transpose()?;
     let sources = sections::sections(&*source.view, from.ino, from.offset, from.offset + len, max)?;
     let len = piece_end(&sources, max, from.offset + len) - from.offset;
     let old = sections::sections(&*volume.view, to.ino, to.offset, to.offset + len, max)?;
@@ -191,6 +192,10 @@ fn copy_piece(
     change.put_sections(to.ino, edits)?;
     privileges::drop_capability(volume, &mut change, to.ino)?;
     change.touch_up_to(to.ino, end)?;
+    // The source may have been cut anew while it was read.
+    if is_other && Some(together::moment_of(source)?) != moment {
+        return Err(Error::Overtaken);
+    }
     change.commit()?;
     Ok(len)
 }

@@ -12,18 +12,19 @@ pub(crate) fn seen() -> Option<Moment> {
     SEEN.get()
 }
 
-/// Forgets the moment when an operation ends, however it ends.
-pub(crate) struct Seeing;
+/// Goes back to the moment before when an operation ends, however it ends.
+pub(crate) struct Seeing {
+    before: Option<Moment>,
+}
 
 impl Seeing {
     pub(crate) fn since(moment: Moment) -> Seeing {
-        SEEN.set(Some(moment));
-        Seeing
+        Seeing { before: SEEN.replace(Some(moment)) }
     }
 }
 
 impl Drop for Seeing {
     fn drop(&mut self) {
-        SEEN.set(None);
+        SEEN.set(self.before);
     }
 }

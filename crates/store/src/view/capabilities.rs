@@ -35,7 +35,13 @@ pub struct Capabilities<'v> {
 /// A moment of a dataset, as others change it: it is another one once they have. What goes through
 /// this client leaves it as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(pub u64);
+pub struct Moment {
+    /// Grows when others have changed the dataset.
+    pub changed: u64,
+    /// Grows when the store has cut files anew, so that they share blocks: all content is as it
+    /// was, in other sections.
+    pub recut: u64,
+}
 
 /// A dataset that other clients change too.
 ///
