@@ -117,7 +117,7 @@ fn whenever_another_comes_between_one_is_taken() {
         between += usize::from(handle.take().is_none());
         assert_eq!(automatic(&clients[0]), 1, "call {call}");
     }
-    assert!(between > 2, "{between}");
+    assert!(between > 1, "{between}");
 }
 
 #[test]
