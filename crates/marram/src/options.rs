@@ -476,7 +476,7 @@ mod tests {
         assert_eq!(parse("").unwrap().wakeful, None);
         assert_eq!(parse("offset=1M").unwrap().offset_bytes, Some(1 << 20));
         assert!(parse("fakeroot").unwrap().fakeroot && !parse("").unwrap().fakeroot);
-        assert_eq!(parse("strict,close=publish").unwrap().close, Close::Publish);
+        assert_eq!(parse("strict,close=publish").unwrap().close, super::Close::Publish);
         assert!(parse("close=never").unwrap_err().to_string().contains("auto, publish, later"));
         assert!(parse("strictopen").unwrap().strict_open);
         assert!(!parse("strictopen,nostrictopen").unwrap().strict_open);
