@@ -89,7 +89,7 @@ fn main() {
         }
     }
     for (table, ratio, truncated) in ROWS {
-        let [parts @ ..] = row(rounds, ratio, truncated);
+        let parts = row(rounds, ratio, truncated);
         let parts: Vec<String> = parts.iter().map(|part| format!("{part:.5}")).collect();
         println!("row\t{table}\t{ratio}\t{truncated}\t{}", parts.join("\t"));
     }
@@ -181,6 +181,12 @@ fn content(files: &Posix) -> Vec<u8> {
     out
 }
 
+/// Rows of a database by their tables and keys.
+type Rows = BTreeMap<(Table, Vec<u8>), bytes::Bytes>;
+
+/// What is done with the file; returns what it is then.
+type Work<'w> = &'w dyn Fn(&Posix, Ino, &[u8]) -> Vec<u8>;
+
 /// What a snapshot takes, in bytes.
 struct Taken {
     snapshot: u64,
@@ -214,6 +220,7 @@ impl File {
         let root = "root".parse().unwrap();
         cluster.set_property(&root, "recordsize", Some(&BLOCK.to_string())).unwrap();
         cluster.set_property(&root, "undo", Some("off")).unwrap();
+        cluster.set_property(&root, "delta", Some("on")).unwrap();
         let view = cluster.open(&"root".parse().unwrap()).unwrap();
         let files = Posix::new(view, PosixOptions::default()).unwrap();
         let mut noise = Noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -227,7 +234,7 @@ impl File {
     }
 
     /// Does something in a fork of its own.
-    fn round(&mut self, round: usize, work: &dyn Fn(&Posix, Ino, &[u8]) -> Vec<u8>) -> Taken {
+    fn round(&mut self, round: usize, work: Work<'_>) -> Taken {
         self.forks += 1;
         let fork = format!("fork{}", self.forks);
         let source = "root@before".parse().unwrap();
@@ -248,14 +255,14 @@ impl File {
     }
 
     /// The rows that stay: neither entries of the log, nor notes for the next sweep.
-    fn rows(&self) -> BTreeMap<(Table, Vec<u8>), bytes::Bytes> {
+    fn rows(&self) -> Rows {
         let stays = |table: Table| !matches!(table, Table::Log | Table::Loose | Table::Header);
         let rows = self.memory.rows().into_iter().filter(|(table, _)| stays(*table));
         let row = |(table, (key, value)): (Table, Row)| ((table, key.to_vec()), value);
         rows.map(row).collect()
     }
 
-    fn taken(&self, before: &BTreeMap<(Table, Vec<u8>), bytes::Bytes>) -> Taken {
+    fn taken(&self, before: &Rows) -> Taken {
         let seal = Seal::of(&Header { id: [1; 16], key: [2; 32] });
         let mut taken = Taken { snapshot: 0, rows: 0 };
         for ((table, key), sealed) in self.rows() {

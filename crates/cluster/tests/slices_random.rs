@@ -74,7 +74,7 @@ fn run(seed: u64, clients: usize) {
     let clock = StillClock::new();
     let all: Vec<Arc<dyn Database>> = (0..clients).map(|_| Arc::clone(&database)).collect();
     let clusters: Vec<Arc<Cluster>> = together_in(&all, &clock);
-    set(&clusters[0], "recordsize", if seed % 2 == 0 { "4096" } else { "16384" });
+    set(&clusters[0], "recordsize", if seed.is_multiple_of(2) { "4096" } else { "16384" });
     set(&clusters[0], "delta", "on");
     let mut mounts: Vec<Posix> = clusters.iter().map(|it| mounted(it, "root")).collect();
     create(&mounts[0], "file");

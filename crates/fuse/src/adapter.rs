@@ -143,6 +143,8 @@ pub(crate) struct Adapter {
     on_destroyed: Arc<dyn Fn() + Send + Sync>,
     /// Openings are asked for although the kernel checks permissions.
     strict_open: bool,
+    /// Closes wait for what was written.
+    syncs_closes: bool,
     /// The kernel stops asking for what is answered "no such operation": so what was declined is
     /// answered.
     declined: Vec<Offer>,
@@ -181,6 +183,7 @@ impl Adapter {
             destroyed: Arc::default(),
             on_destroyed: Arc::clone(&options.on_destroyed),
             strict_open: options.strict_open,
+            syncs_closes: options.syncs_closes,
             declined: options.declined.clone(),
             announced: Announced::default(),
             cached_reads: CachedReads::default(),

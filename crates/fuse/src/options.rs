@@ -100,6 +100,8 @@ pub struct MountOptions {
     /// for more than that fails at once, and not only the write. It is so anyhow where the file
     /// system checks permissions.
     pub strict_open: bool,
+    /// What was written to a file is durable before a close of it returns.
+    pub syncs_closes: bool,
     /// Others may change the file system beside this mount, now or later: while they do
     /// ([`marram_vfs::FileSystem::is_shared`]), the kernel asks for each name and for attributes
     /// again, and forgets pages of a file that has changed. It never holds writes back. Locks of
@@ -161,6 +163,7 @@ impl MountOptions {
             access_times: AccessTimes::default(),
             writeback: false,
             strict_open: false,
+            syncs_closes: false,
             shareable: false,
             file_handles: true,
             threads: 4,

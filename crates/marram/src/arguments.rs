@@ -355,6 +355,11 @@ Mount options, comma-separated:
                          io_uring, which needs Linux 6.14 and Y in
                          /sys/module/fuse/parameters/enable_uring (default: auto, which is
                          classic; `marram status` tells which it is)
+  close=auto|publish|later
+                         whether the close of a file returns only when what was written is
+                         durable (publish), or a second later (auto, later); beside other
+                         daemons of a cluster home each write is durable at once (default: auto)
+  strict                 each look at a file shows what others had done before: always so
   strictopen             ask the daemon at each opening of a file, so that opening an immutable or
                          append-only file for writing fails, not only the write; opening takes
                          longer (default: nostrictopen)

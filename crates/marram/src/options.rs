@@ -103,6 +103,19 @@ impl Durable {
     }
 }
 
+/// When what a program has written and closed is durable, if it asks for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Close {
+    /// With the next publication or group commit; beside other clients at once.
+    #[default]
+    Auto,
+    /// Before the close returns.
+    Publish,
+    /// As long after it as the home likes, which is a second.
+    Later,
+}
+
 /// How requests come from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -182,6 +195,9 @@ pub(crate) struct MountOptions {
     /// Handles of files cannot be opened.
     #[serde(default)]
     pub(crate) no_handles: bool,
+    /// When what was closed is durable.
+    #[serde(default)]
+    pub(crate) close: Close,
     /// How requests come from the kernel.
     #[serde(default)]
     pub(crate) transport: Transport,
@@ -212,6 +228,7 @@ const SWALLOWED: &[&str] = &[
     "nousers",
     "owner",
     "silent",
+    "strict",
     "rootmode",
     "user",
     "user_id",
@@ -224,7 +241,7 @@ const KNOWN: &str = "ro, rw, norecovery, noatime, relatime, strictatime, diratim
     cache=SIZE, commit=SECONDS, defragment=SECONDS, consistency=ORDER, \
     offset=BYTES, fakeroot, casefold, durable=each|epoch|checkpoint, suid, nosuid, dev, nodev, \
     exec, noexec, dataset=NAME, subvol=NAME, snapshot=NAME, blkdev=auto|on|off, \
-    transport=auto|classic|io_uring, \
+    transport=auto|classic|io_uring, close=auto|publish|later, strict, \
     strictopen, nostrictopen, handles, nohandles, wakeful, nowakeful, remount";
 
 impl MountOptions {
@@ -306,6 +323,7 @@ impl MountOptions {
             "snapshot" => self.snapshot = Some(snapshot_name(value)?),
             "blkdev" => self.block_device = block_device(value)?,
             "transport" => self.transport = transport(value)?,
+            "close" => self.close = close(value)?,
             _ if is_swallowed(name) => {}
             _ => return Err(unknown(name)),
         }
@@ -397,6 +415,18 @@ fn durable(value: &str) -> Result<Durable> {
     })
 }
 
+fn close(value: &str) -> Result<Close> {
+    match value {
+        "auto" => Ok(Close::Auto),
+        "publish" => Ok(Close::Publish),
+        "later" => Ok(Close::Later),
+        _ => {
+            let text = format!("mount option close: {value:?} is not one of auto, publish, later");
+            Err(Error::usage(text))
+        }
+    }
+}
+
 fn block_device(value: &str) -> Result<BlockDevice> {
     match value {
         "auto" => Ok(BlockDevice::Auto),
@@ -451,6 +481,8 @@ mod tests {
         assert_eq!(parse("offset=1M").unwrap().offset_bytes, Some(1 << 20));
         assert!(parse("fakeroot").unwrap().fakeroot && !parse("").unwrap().fakeroot);
         assert!(parse("casefold").unwrap().casefold && !parse("").unwrap().casefold);
+        assert_eq!(parse("strict,close=publish").unwrap().close, super::Close::Publish);
+        assert!(parse("close=never").unwrap_err().to_string().contains("auto, publish, later"));
         assert!(parse("strictopen").unwrap().strict_open);
         assert!(!parse("strictopen,nostrictopen").unwrap().strict_open);
     }

@@ -124,6 +124,25 @@ fn what_fsync_acknowledged_survives_a_killed_daemon() {
 }
 
 #[test]
+fn what_was_closed_survives_a_killed_daemon_if_asked_for() {
+    let Some(place) = Place::new() else { return };
+    place.run("mount sqlite:work.db mnt -o close=publish,strict").good();
+    let mnt = place.bench.path("mnt");
+    for round in 0..5 {
+        let name = format!("closed {round}");
+        fs::write(mnt.join(&name), name.repeat(1000)).unwrap();
+        place.kill();
+        place.run("mount sqlite:work.db mnt -o close=publish").good();
+        assert_eq!(read(&mnt.join(&name)), name.repeat(1000));
+    }
+    let status = place.run("status mnt").good().out;
+    assert!(status.contains("close=publish"), "{status}");
+    place.run("unmount mnt").good();
+    place.run("mount sqlite:work.db mnt -o close=never").refused(2, &["auto, publish, later"]);
+    place.check();
+}
+
+#[test]
 fn a_second_client_is_refused_through_the_database() {
     let Some(place) = Place::new() else { return };
     place.mount();

@@ -12,7 +12,7 @@ use super::fuse::{describe, options_of};
 use crate::control::protocol::{ENDING, MountReport, MountRequest, THERE_ALREADY};
 use crate::daemon::state::Daemon;
 use crate::error::{Error, Kind, Result};
-use crate::options::{AccessTimes, BlockDevice, MountOptions, Transport};
+use crate::options::{AccessTimes, BlockDevice, Close, MountOptions, Transport};
 use marram_store::Source;
 use marram_vfs::{AccessRules, FileSystem};
 
@@ -44,6 +44,7 @@ pub(super) fn mount_again(
     fuse.allow_other = has(&first.report, "allow_other");
     fuse.writeback = has(&first.report, "writeback");
     fuse.strict_open = has(&first.report, "strictopen");
+    fuse.syncs_closes = has(&first.report, "close=publish");
     fuse.file_handles = !has(&first.report, "nohandles");
     fuse.wakeful = has(&first.report, "wakeful");
     first.session.mount_again(&fuse).map_err(|error| match first.session.is_mounted() {
@@ -92,6 +93,7 @@ fn contradiction(asked: &MountOptions, first: &MountReport) -> Option<&'static s
         asked.lazy_times.then_some("lazytime"),
         asked.writeback.then_some("writeback"),
         asked.strict_open.then_some("strictopen"),
+        (asked.close == Close::Publish).then_some("close=publish"),
         asked.no_handles.then_some("nohandles"),
         (asked.allow_other == Some(true)).then_some("allow_other"),
         (asked.wakeful == Some(true)).then_some("wakeful"),

@@ -3,7 +3,7 @@
 use crate::control::protocol::MountRequest;
 use crate::daemon::log::Log;
 use crate::daemon::state::Daemon;
-use crate::options::{AccessTimes, MountOptions, Transport};
+use crate::options::{AccessTimes, Close, MountOptions, Transport};
 use crate::paths;
 use crate::process::threads;
 use std::path::{Path, PathBuf};
@@ -55,6 +55,7 @@ pub(in crate::daemon) fn fuse_options(
     fuse.writeback = options.writeback && !read_only;
     fuse.threads = threads().max(SERVING_THREADS_MIN);
     fuse.strict_open = options.strict_open;
+    fuse.syncs_closes = options.close == Close::Publish && !read_only;
     fuse.file_handles = !options.no_handles;
     fuse.wakeful = wakeful(options);
     fuse.transport = match options.transport {
@@ -102,6 +103,7 @@ pub(in crate::daemon) fn describe(
         (kernel_checks, "default_permissions"),
         (true, if fuse.writeback { "writeback" } else { "ordered" }),
         (fuse.strict_open, "strictopen"),
+        (fuse.syncs_closes, "close=publish"),
         (!fuse.file_handles, "nohandles"),
         (fuse.wakeful, "wakeful"),
         (asked.fakeroot, "fakeroot"),
