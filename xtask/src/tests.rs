@@ -40,7 +40,7 @@ pub(crate) fn run(profile: &str, words: &[&str], variables: &[(&str, &str)]) -> 
         cargo
     };
     let built = text(&mut with(&["--no-run", "--message-format", "json"]))?;
-    let mut programs = VecDeque::new();
+    let mut programs = Vec::new();
     for line in built.lines() {
         programs.extend(program(line, words)?);
     }
@@ -48,10 +48,11 @@ pub(crate) fn run(profile: &str, words: &[&str], variables: &[(&str, &str)]) -> 
         return fail("no test program was built");
     }
     let examples = with(&["--doc"]);
-    programs.push_back(Program { name: "documentation".to_owned(), command: examples });
-    let (queue, done) = (Mutex::new(programs), Mutex::new(Done::default()));
-    // The programs are in the order of their packages. Those of the command, which mount, come
-    // first, and those of the simulator, which compute, last: so one of each runs at a time.
+    programs.push(Program { name: "documentation".to_owned(), command: examples });
+    // Those of the command, which mount, come first, and those of the simulator, which compute,
+    // near the end: so one of each runs at a time.
+    programs.sort_by_key(|program| (!program.name.starts_with("marram "), program.name.clone()));
+    let (queue, done) = (Mutex::new(VecDeque::from(programs)), Mutex::new(Done::default()));
     thread::scope(|scope| {
         scope.spawn(|| work(&queue, VecDeque::pop_front, &done));
         scope.spawn(|| work(&queue, VecDeque::pop_back, &done));

@@ -104,6 +104,7 @@ fn threads(process: u32) -> Vec<String> {
 mod tests {
     use super::{command_line, started_by, threads};
     use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
 
     #[test]
     fn what_a_program_has_started_is_found_by_its_parent() {
@@ -116,9 +117,17 @@ mod tests {
         let output = shell.stdout.take().expect("its output");
         std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line)
             .expect("a line");
-        let below = started_by(shell.id());
+        // The child has the shell's own command line until it is what it will be.
+        let began = Instant::now();
+        let below = loop {
+            let below = started_by(shell.id());
+            if below.iter().any(|id| command_line(*id).starts_with("sleep 60")) {
+                break below;
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "{below:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        };
         assert!(started_by(std::process::id()).contains(&shell.id()));
-        assert!(below.iter().any(|id| command_line(*id).starts_with("sleep 60")), "{below:?}");
         assert!(threads(shell.id()).iter().any(|thread| thread.starts_with("sh in ")));
         for id in below.into_iter().chain([shell.id()]) {
             let id = rustix::process::Pid::from_raw(i32::try_from(id).expect("a number"));

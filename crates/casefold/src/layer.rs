@@ -52,6 +52,12 @@ impl Folding {
             Err(error) => return Err(error),
         }
         let Some(stored) = names.find(&*self.files, parent, name)? else { return Ok(None) };
+        match self.files.lookup(parent, Name::new(&stored)?) {
+            // The file system has taken it away by itself, or an operation that failed later.
+            Err(Error::NotFound) => names.forget(parent),
+            found => return Ok(Some((stored, found?))),
+        }
+        let Some(stored) = names.find(&*self.files, parent, name)? else { return Ok(None) };
         let found = self.files.lookup(parent, Name::new(&stored)?)?;
         Ok(Some((stored, found)))
     }
@@ -201,6 +207,9 @@ impl FileSystem for Folding {
         };
         if is_respelled && mode == RenameMode::Exchange {
             return Ok(());
+        }
+        if is_respelled && mode.leaves_whiteout() {
+            return Err(Error::InvalidArgument("the whiteout would have the same name"));
         }
         self.files.rename(caller, parent, from.name()?, new_parent, to, mode)?;
         match known {

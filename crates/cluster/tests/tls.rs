@@ -106,7 +106,8 @@ fn what_goes_to_postgresql_is_encrypted() {
     assert!(database.read(&rows).unwrap()[0][0].1 == long);
     let said = tunnel.said();
     assert!(said.starts_with(&REQUEST) && said[8..].starts_with(&HELLO), "{said:?}");
-    for secret in ["kim", "trees", "sesame", "SELECT", "the-key", "SCRAM"] {
+    // What is shorter is found in so many random bytes now and then.
+    for secret in ["user\0kim", "trees", "sesame", "SELECT", "the-key", "SCRAM"] {
         assert!(!contains(&said, secret), "{secret} was sent in the clear");
     }
 }

@@ -207,9 +207,7 @@ impl Device for FileDevice {
         if let Some(failure) = self.flush_failure.get() {
             return Err(failure.clone());
         }
-        if self.read_only {
-            return Ok(());
-        }
+        // Also of one that is open to be read: what another process has left in the host's cache.
         self.file.sync_data().map_err(|error| {
             let failure = self.failed("flush", 0, 0, &error);
             self.flush_failure.get_or_init(|| failure).clone()

@@ -403,8 +403,12 @@ impl Ext2 {
 
     /// Moves the access time of what was read.
     fn note_access(&self, ino: Ino) -> Result<()> {
-        let times = self.lock().access.times;
-        if !self.image.options.writable || times == AccessTimes::Never {
+        let (times, is_damaged) = {
+            let state = self.lock();
+            (state.access.times, state.damage.is_some())
+        };
+        // What makes no sense somewhere is no reason not to read the rest.
+        if !self.image.options.writable || is_damaged || times == AccessTimes::Never {
             return Ok(());
         }
         let stamp = |work: &mut Work<'_>| work.stamp_access(ino, times == AccessTimes::Strict);

@@ -148,6 +148,21 @@ impl Graph {
     }
 
     /// Where a patch is that is not committed.
+    /// All patches that wait for one, also by way of others.
+    pub(crate) fn behind(&self, patch: PatchId) -> HashSet<PatchId> {
+        let mut left: Vec<usize> = self.find(patch).into_iter().collect();
+        let (mut seen, mut all) = (HashSet::new(), HashSet::new());
+        while let Some(index) = left.pop() {
+            for other in self.patch(index).dependents.iter().copied() {
+                if seen.insert(other) {
+                    all.insert(self.id(other));
+                    left.push(other);
+                }
+            }
+        }
+        all
+    }
+
     fn find(&self, id: PatchId) -> Option<usize> {
         let patch = self.patches.get(id.index)?.as_ref()?;
         (patch.generation == id.generation).then_some(id.index)
@@ -232,12 +247,6 @@ impl Graph {
         let Some(index) = self.find(held) else { return };
         let more: Vec<usize> = more.iter().filter_map(|id| self.find(*id)).collect();
         more.into_iter().for_each(|other| self.wait(index, other));
-    }
-
-    /// Whether a patch waits for another one, not by way of others.
-    pub(crate) fn waits_for(&self, patch: PatchId, other: PatchId) -> bool {
-        let both = self.find(patch).zip(self.find(other));
-        both.is_some_and(|(patch, other)| self.patch(patch).waits.binary_search(&other).is_ok())
     }
 
     /// All patches that change something.

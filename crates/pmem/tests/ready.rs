@@ -135,28 +135,6 @@ fn an_image_that_makes_no_sense_is_refused_or_not_changed_any_more() {
 }
 
 #[test]
-fn after_a_power_cut_a_mount_answers_before_it_has_looked_through_the_checkpoint() {
-    let medium = Recorded::unordered(stage(40).image(), 1);
-    let files = opened(&medium, some_clock()).unwrap();
-    write(&files, "f3", 9, 100).unwrap();
-    files.checkpoint().unwrap();
-    write(&files, "f3", 8, 100).unwrap();
-    drop(files);
-    let medium = Recorded::unordered(medium.image(), 2);
-    let files = opened(&medium, some_clock()).unwrap();
-    let image = medium.image();
-    assert_eq!(content(&files, "f3")[..100], [9; 100]);
-    assert!(files.find_space().unwrap(), "nothing has waited for it");
-    write(&files, "f3", 7, 50).unwrap();
-    files.audit().unwrap();
-
-    let damaged = Recorded::unordered(circular(image, "f39"), 3);
-    let files = opened(&damaged, some_clock()).unwrap();
-    assert_eq!(content(&files, "f3")[..100], [9; 100]);
-    assert!(write(&files, "f3", 7, 50).is_err() && files.failure().is_some());
-}
-
-#[test]
 fn a_page_that_is_said_to_be_free_and_is_used_is_found() {
     let medium = stage(5);
     let mut image = medium.image();

@@ -399,7 +399,7 @@ impl FileSystem for Posix {
 impl Ranges for Posix {
     fn allocate(&self, ino: Ino, how: Allocate, offset: u64, len: u64) -> Result<()> {
         let volume = &self.volume;
-        freeing(volume, || allocate::allocate_content(volume, ino.0, how, offset, len))
+        freeing(volume, || allocate::allocate_content(volume, ino.0, how, offset, len))?
     }
 
     fn seek(&self, ino: Ino, offset: u64, target: SeekTarget) -> Result<u64> {

@@ -33,9 +33,13 @@ pub(crate) struct OldSlice {
 }
 
 impl OldSlice {
-    /// Of a slice, and the whole content of its block.
-    pub(crate) fn new(slice: Slice, whole: &Bytes) -> OldSlice {
-        let content = whole.slice(slice.start as usize..slice.end() as usize);
+    /// Of a slice, and the whole content of its block; none if the two do not fit.
+    pub(crate) fn new(slice: Slice, whole: &Bytes) -> Option<OldSlice> {
+        let range = slice.start as usize..slice.end() as usize;
+        if whole.len() != slice.reference.len as usize || range.end > whole.len() {
+            return None;
+        }
+        let content = whole.slice(range);
         let of_memory = |bytes: &Bytes| SharedContent {
             bytes: bytes.clone(),
             held_bytes: bytes.len(),
@@ -45,7 +49,7 @@ impl OldSlice {
         if let Block::Fresh(fresh) = &block {
             fresh.set_stored(slice.reference.token());
         }
-        OldSlice { slice, content, block }
+        Some(OldSlice { slice, content, block })
     }
 }
 

@@ -30,7 +30,9 @@ impl MongoDatabase {
     pub(super) fn claim(&self) -> Result<()> {
         let there = self.collections()?;
         let ours: BTreeSet<String> = all_collections().into_iter().map(str::to_owned).collect();
-        if !there.is_subset(&ours) {
+        // The parts come first, so without them all others are somebody else's.
+        let is_begun = there.is_empty() || there.contains(PARTS);
+        if !there.is_subset(&ours) || !is_begun {
             return Err(self.has_collections());
         }
         // The first thing that a maker makes; an answer that was lost finds it made.

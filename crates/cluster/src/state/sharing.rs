@@ -16,10 +16,17 @@ use bytes::Bytes;
 use marram_format::record::{Entry, InodeKind};
 use marram_store::{Block, Item, Key, Result, kind};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// New content of a file that is not searched, in bytes; nor is old content of so few.
 const SEARCHED_BYTES_MIN: u64 = 4 << 10;
+/// Sizes of records, in bytes.
+const RECORDS_BYTES: RangeInclusive<usize> = 4096..=1 << 20;
+/// Old content of all searches for one publication, in bytes: it is in memory until the end.
+const ALL_OLD_BYTES_MAX: u64 = 256 << 20;
+/// Searches for one publication: all others wait for it.
+const SEARCHES_MAX: usize = 256;
 /// Old content that is in memory for one search, in bytes.
 const OLD_BYTES_MAX: u64 = 64 << 20;
 /// New content without a match after which a search gives up, in bytes.
@@ -60,6 +67,26 @@ struct Field<'f> {
     links: Vec<Link>,
     way: Delta,
     record_bytes: usize,
+}
+
+/// What searches for one publication may still cost.
+struct Left {
+    bytes: u64,
+    searches: usize,
+}
+
+impl Left {
+    /// Whether a search in some slices may begin, which keeps their blocks in memory.
+    fn take(&mut self, slices: &[Slice]) -> bool {
+        let blocks: BTreeMap<_, u32> =
+            slices.iter().map(|slice| (slice.reference.id, slice.reference.len)).collect();
+        let bytes: u64 = blocks.into_values().map(u64::from).sum();
+        if bytes > self.bytes || self.searches == 0 {
+            return false;
+        }
+        (self.bytes, self.searches) = (self.bytes - bytes, self.searches - 1);
+        true
+    }
 }
 
 impl Field<'_> {
@@ -147,6 +174,7 @@ impl Shared {
         pending: &Pending,
     ) -> Result<Vec<Recut>> {
         let mut recuts = Vec::new();
+        let mut left = Left { bytes: ALL_OLD_BYTES_MAX, searches: SEARCHES_MAX };
         for (dataset, items) in pending.datasets() {
             let (Some(way), Some(record)) =
                 (self.way(catalogue, dataset), catalogue.record(dataset))
@@ -158,7 +186,8 @@ impl Shared {
                 continue;
             }
             let bytes = record.properties.get("recordsize").map_or(RECORD_BYTES, String::as_str);
-            let record_bytes = bytes.parse().unwrap_or(SEARCHED_BYTES_MIN as usize);
+            let record_bytes = bytes.parse().ok().filter(|bytes| RECORDS_BYTES.contains(bytes));
+            let record_bytes = record_bytes.unwrap_or(*RECORDS_BYTES.end());
             let links = catalogue.links(record.line, None)?;
             let field = Field { dataset, items, links, way, record_bytes };
             publisher.known.begin(publisher.number);
@@ -168,7 +197,7 @@ impl Shared {
             for candidate in candidates {
                 let by_name = replaced_by.get_or_insert_with(|| field.replaced_by_name(publisher));
                 let earlier = by_name.get(&candidate.object).copied();
-                recuts.extend(self.recut_of(publisher, &field, candidate, earlier)?);
+                recuts.extend(self.recut_of(publisher, &field, (candidate, earlier), &mut left)?);
             }
         }
         Ok(recuts)
@@ -178,8 +207,8 @@ impl Shared {
         &self,
         publisher: &mut Publisher,
         field: &Field<'_>,
-        candidate: Candidate,
-        earlier: Option<u64>,
+        (candidate, earlier): (Candidate, Option<u64>),
+        left: &mut Left,
     ) -> Result<Option<Recut>> {
         let file = (field.dataset, candidate.object);
         let mut standing = BTreeMap::new();
@@ -203,6 +232,9 @@ impl Shared {
         let (mut cuts, mut has_searched) = (Vec::new(), false);
         for run in runs(&candidate.edits).unwrap_or_default() {
             let slices = chosen(&run, &own, publisher.replaced.of(file), field.way);
+            if !left.take(&slices) {
+                break;
+            }
             if let Some(old) = self.loaded(publisher, field, &run, (file, slices))? {
                 has_searched = true;
                 let cut = recut(&run, &old, field.record_bytes, give_up);
@@ -246,7 +278,7 @@ impl Shared {
         let contents = self.blocks.read_all(&blocks)?;
         let old = slices.into_iter().filter_map(|slice| {
             let whole: &Bytes = contents.get(&slice.reference.id)?;
-            Some(OldSlice::new(slice, whole))
+            OldSlice::new(slice, whole)
         });
         let old: Vec<OldSlice> = old.collect();
         Ok((!old.is_empty()).then_some(old))
@@ -307,7 +339,11 @@ fn chosen(run: &Run, own: &[Slice], lost: &[Slice], way: Delta) -> Vec<Slice> {
         Delta::On => OLD_BYTES_MAX,
         _ => LOST_BYTES.max(2 * new_bytes),
     };
-    let own_chosen = nearest(run, own, OLD_BYTES_MAX);
+    let own_bytes = match way {
+        Delta::On => OLD_BYTES_MAX,
+        _ => OLD_BYTES_MAX.min(LOST_BYTES.max(4 * new_bytes)),
+    };
+    let own_chosen = nearest(run, own, own_bytes);
     let rest = OLD_BYTES_MAX.saturating_sub(own_chosen.iter().map(|it| u64::from(it.len)).sum());
     let is_new = |slice: &&Slice| !own.contains(slice);
     let lost: Vec<Slice> = lost.iter().rev().filter(is_new).copied().collect();

@@ -93,10 +93,11 @@ impl Cluster {
         if moment.snapshots.is_empty() {
             return;
         }
+        let open = self.shared.state.read().all_open();
         let _goes_later = self.without_author().publish(&mut |draft| {
             for number in moment.snapshots.values() {
                 if let Some(source) = draft.catalogue().source(*number) {
-                    let _goes_later = draft.destroy(&[source], &|_| false);
+                    let _goes_later = draft.destroy(&[source], &|number| open.contains(&number));
                 }
             }
             Ok(())

@@ -144,6 +144,7 @@ impl State {
         let mut patches = made.to_vec();
         for number in inodes.iter().chain([&MOVED_DIRECTORIES]) {
             patches.extend(self.names.get(number).into_iter().flatten());
+            patches.extend(self.recent.get(number).into_iter().flatten());
         }
         for group in self.engaged.clone() {
             if let Some(bracket) = self.bracket(group) {

@@ -109,7 +109,8 @@ fn slow_requests_leave_the_others_of_their_processor_alone() {
         program.wait().unwrap();
     }
     assert!(began.elapsed() < SLOW * 2, "they are served side by side: {:?}", began.elapsed());
-    assert_eq!(proxy.lookups.load(SeqCst), 8);
+    // Other programs of the machine look up names on all mounts now and then.
+    assert!(proxy.lookups.load(SeqCst) >= 8);
     proxy.sync_ms.store(0, SeqCst);
     mounted.end();
 }

@@ -133,6 +133,7 @@ impl<'a> Authority<'a> {
                 status.mounts.retain(|mount| self.can_go_to(mount));
                 let is_seen = |name: &str| name.parse().is_ok_and(|it| self.sees(&it) == Ok(true));
                 status.snapshots.retain(|row| is_seen(&row.dataset));
+                status.two_pools.retain(|row| row.datasets.iter().all(|name| is_seen(name)));
                 Answer::Status(status)
             }
             other => other,

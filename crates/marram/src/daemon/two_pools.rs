@@ -18,16 +18,15 @@ use crate::error::{Error, Result};
 use crate::mountinfo::DeviceNumber;
 use parking_lot::Mutex;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a pool may take to decide. The other one makes no commits meanwhile.
 const DECISION_PATIENCE: Duration = Duration::from_secs(30);
 /// How long it may take to tell how a transaction stands.
 const STANDING_PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is asked for that, before the transaction is left in doubt.
-const ASKED_MAX: u32 = 10;
-/// How long to wait between these.
+/// How long to wait before it is asked for that again.
 const ASKED_PAUSE: Duration = Duration::from_millis(200);
 
 /// What the pool that decides has said.
@@ -44,12 +43,11 @@ enum Said {
 /// # Errors
 /// Why it could not be; then nothing of it is there, in neither pool.
 pub(super) fn prepare(daemon: &Daemon, joint: &JointCommit) -> Result<Answer> {
-    let decider = &joint.other;
-    if decider.id >= daemon.id {
+    if joint.other.id >= daemon.id {
         return Err(Error::usage("of two pools that with the smaller id decides"));
     }
     let pools = capability(daemon)?;
-    refuse_inside(daemon, decider)?;
+    let decider = &reached_beside(daemon, &joint.other)?;
     find(decider)?.ok_or_else(|| gone(decider))?;
     let said = Arc::new(Mutex::new(None));
     let (heard, order) =
@@ -72,10 +70,14 @@ pub(super) fn prepare(daemon: &Daemon, joint: &JointCommit) -> Result<Answer> {
     let ended = transactions::commit_by(daemon, &joint.id, ending);
     let said = said.lock().clone();
     match (ended, said) {
+        // Another attempt has found what others changed meanwhile.
+        (Ok(summary), Some(Said::Refused(_) | Said::Failed(_))) if !summary.committed => {
+            outcome_of(summary)
+        }
         (Ok(summary), None) => outcome_of(summary),
         // What is prepared is durable, whatever has failed since.
         (ended, Some(Said::Committed)) => {
-            if ended.is_ok() {
+            if ended.is_ok() && !pools.standing(&joint.id).is_prepared {
                 forget_elsewhere(decider, &joint.id);
             }
             Ok(Answer::Joint(JointOutcome::Committed))
@@ -106,21 +108,25 @@ fn hide(daemon: &Daemon, id: &str) {
     }
 }
 
-/// Refuses a pool that decides and lies in a dataset of this one: it could not write while that is
-/// held still.
-fn refuse_inside(daemon: &Daemon, decider: &PoolPlace) -> Result<()> {
-    let path = &decider.path;
-    let found = std::fs::metadata(path).map_err(|error| Error::system("look at", path, error))?;
-    let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
-    let device = DeviceNumber::from((major, minor));
-    match daemon.mounts.reports().iter().any(|mount| mount.device == Some(device)) {
-        false => Ok(()),
-        true => Err(Error::usage(format!(
-            "{} lies in a dataset of {}, which has to stand still while it commits",
-            path.display(),
-            daemon.home.path().display()
-        ))),
+/// Where a pool that decides is, without links on the way. Refuses one that lies in a dataset of
+/// this pool, or behind one: neither could be reached while that is held still.
+fn reached_beside(daemon: &Daemon, decider: &PoolPlace) -> Result<PoolPlace> {
+    let failed = |path: &Path, error| Error::system("look at", path, error);
+    let path =
+        std::fs::canonicalize(&decider.path).map_err(|error| failed(&decider.path, error))?;
+    for place in path.ancestors().chain(decider.path.ancestors()) {
+        let found = std::fs::metadata(place).map_err(|error| failed(place, error))?;
+        let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+        let device = DeviceNumber::from((major, minor));
+        if daemon.mounts.reports().iter().any(|mount| mount.device == Some(device)) {
+            return Err(Error::usage(format!(
+                "{} lies in a dataset of {}, which has to stand still while it commits",
+                decider.path.display(),
+                daemon.home.path().display()
+            )));
+        }
     }
+    Ok(PoolPlace { id: decider.id.clone(), path })
 }
 
 /// Commits a transaction that is prepared in the other pool: the decision.
@@ -193,17 +199,19 @@ fn ask_to_decide(place: &PoolPlace, order: &JointCommit) -> Said {
         Ok(None) => return Said::Failed(gone(place)),
         Err(error) => return Said::Failed(error),
     };
+    let until = Instant::now() + DECISION_PATIENCE;
     match client.with_patience(Some(DECISION_PATIENCE)).decide(order) {
         Ok(Ok(Answer::Joint(JointOutcome::Committed))) => Said::Committed,
         Ok(Ok(Answer::Joint(JointOutcome::Refused(conflicts)))) => Said::Refused(conflicts),
-        Ok(Ok(_)) => find_out(place, &order.id, Error::failed("it answered something else")),
-        Ok(Err(error)) | Err(error) => find_out(place, &order.id, error),
+        Ok(Ok(_)) => find_out(place, &order.id, until, Error::failed("it answered something else")),
+        Ok(Err(error)) | Err(error) => find_out(place, &order.id, until, error),
     }
 }
 
-/// What a pool has decided that has not said so, for the reason `error`.
-fn find_out(place: &PoolPlace, id: &str, error: Error) -> Said {
-    for _ in 0..ASKED_MAX {
+/// What a pool has decided that has not said so, for the reason `error`. It is asked once, and
+/// again until then.
+fn find_out(place: &PoolPlace, id: &str, until: Instant, error: Error) -> Said {
+    loop {
         if let Ok(Some(standing)) = ask_standing(place, id) {
             if standing.is_decided {
                 return Said::Committed;
@@ -212,9 +220,11 @@ fn find_out(place: &PoolPlace, id: &str, error: Error) -> Said {
                 return Said::Failed(error);
             }
         }
+        if Instant::now() >= until {
+            return Said::Nothing(error);
+        }
         std::thread::sleep(ASKED_PAUSE);
     }
-    Said::Nothing(error)
 }
 
 fn ask_standing(place: &PoolPlace, id: &str) -> Result<Option<Standing>> {

@@ -87,7 +87,10 @@ impl Cache {
         let units = self.graph.units().filter(is_apart);
         let mut patches: BTreeSet<PatchId> =
             units.flat_map(|unit| self.graph.all_of(unit)).collect();
-        patches.retain(|patch| group.is_none_or(|group| !self.graph.waits_for(*patch, group)));
+        if let Some(group) = group {
+            let behind = self.graph.behind(group);
+            patches.retain(|patch| !behind.contains(patch));
+        }
         patches.into_iter().collect()
     }
 }

@@ -127,17 +127,11 @@ impl State {
 
     /// Goes back to the newest checkpoint. A crash meanwhile leaves the same to be done again.
     ///
-    /// Only where its slots have several pages, pages are needed, and it is looked through for
-    /// those that are free. What it holds is looked through later, as after any mount.
-    ///
     /// # Errors
     /// There is none, or it makes no sense.
     pub(crate) fn restore(&mut self) -> std::result::Result<(), ImageError> {
         let found = Checkpoint::newest(&self.memory)?.ok_or_else(no_checkpoint)?;
-        let pages = self.hold_checkpoint(found)?.pages;
-        if pages.len() > 1 {
-            self.space = self.scan_checkpoint(found)?;
-        }
+        let (space, pages) = self.scan_checkpoint(found)?;
         // What was spare may be among the pages that are given away here.
         for word_at in (SPARE..).step_by(8).take(SPARE_WORDS) {
             if self.memory.word(word_at)? != 0 {
@@ -145,6 +139,7 @@ impl State {
             }
         }
         self.memory.persist();
+        self.space = space;
         let mut next = 0;
         for (which, copy) in pages.iter().enumerate().rev() {
             let mut bytes = self.page(*copy)?;
@@ -180,11 +175,11 @@ impl State {
         Ok(Held { at, pages, tops })
     }
 
-    /// What a checkpoint reaches.
-    fn scan_checkpoint(&self, found: Checkpoint) -> Result<Space> {
+    /// What a checkpoint reaches, and the pages of its slots.
+    fn scan_checkpoint(&self, found: Checkpoint) -> Result<(Space, Vec<u64>)> {
         let mut pages = Pages::of(self, &NEVER);
-        pages.hold(found)?;
-        Ok(pages.into_space())
+        let held = pages.hold(found)?;
+        Ok((pages.into_space(), held.pages))
     }
 
     /// Says for which run of the machine the live state is right; 0 for all.

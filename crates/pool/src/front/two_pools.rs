@@ -1,5 +1,6 @@
 //! Transactions over two pools, as a caller of one of them takes part.
 
+use crate::commit::turn;
 use crate::front::Pool;
 use crate::snapshots::session::Session;
 use crate::snapshots::two_pools::{self, Decide, OtherPool, Part};
@@ -42,6 +43,15 @@ impl Pool {
 
     fn taking_part(&self, part: Part) -> Pool {
         Pool { session: Session { part: Some(part), ..self.session.clone() } }
+    }
+
+    /// Makes durable what was found when the pool was opened: a daemon that was killed may have
+    /// left it in the host's cache alone, and another pool shall rely on it.
+    ///
+    /// # Errors
+    /// A failed flush; then nothing is changed any more.
+    pub fn settle_found(&self) -> Result<()> {
+        turn::settle(&self.session.state)
     }
 
     /// The transactions over two pools that are not over.

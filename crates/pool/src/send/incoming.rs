@@ -258,7 +258,10 @@ fn refuse_unfit(
     force: bool,
 ) -> std::result::Result<Option<Place>, Error> {
     let unfit = |reason: String| Err(Error::Unfit(reason));
-    let live = pool.find_live(name).ok();
+    let live = match pool.find_live(name) {
+        Err(error @ StoreError::InDoubt(_)) => return Err(error.into()),
+        found => found.ok(),
+    };
     if let Some(live) = &live
         && let Some(here) = snapshot_of(pool, live, begin.snapshot)
     {

@@ -151,7 +151,9 @@ pub(crate) fn conclude(session: &Session, turn: &Turn<'_>, number: u64) -> Resul
     match decide() {
         Verdict::Committed => {
             // It is committed, whatever becomes of this: the record is asked about again.
-            let _asked_again = commit_prepared(pool, turn, number, None);
+            if commit_prepared(pool, turn, number, None).is_err() {
+                begin_doubt(pool, number);
+            }
             Ok(())
         }
         Verdict::Aborted => {

@@ -258,6 +258,7 @@ fn judge_rollback(
     record: &OperationRecord,
 ) -> Result<Reversal> {
     let subject = in_sight(pool, record.subject)?;
+    pool.refuse_in_doubt(subject.id)?;
     refuse_later(log, number, record, true)?;
     let before = in_sight(pool, record.before).map_err(|_| {
         refusal(format!("the state before, {}, was destroyed since", record.text(1)))
@@ -303,6 +304,7 @@ fn way_back(
     (number, record): (u64, &OperationRecord),
 ) -> Result<MergeBack> {
     let subject = in_sight(pool, record.subject)?;
+    pool.refuse_in_doubt(subject.id)?;
     refuse_later(log, number, record, false)?;
     let state = |id: u64| -> Result<Source> {
         let found = by_id(pool, id).ok().filter(|found| found.parent == subject.id);

@@ -25,7 +25,7 @@ impl State {
     /// that a device or the pool's own structures cannot be trusted any more.
     pub(crate) fn fail(&self, error: &Error) {
         if !matches!(error, Error::NoSpace | Error::NoDataset(_) | Error::DatasetExists(_))
-            && !matches!(error, Error::InUse { .. } | Error::Invalid(_))
+            && !matches!(error, Error::InUse { .. } | Error::Invalid(_) | Error::InDoubt(_))
         {
             self.health.lock().get_or_insert_with(|| error.to_string());
         }

@@ -22,6 +22,7 @@ use crate::tree;
 use bytes::Bytes;
 use marram_device::Device;
 use marram_format::dataset::{DatasetRecord, DatasetState};
+use marram_format::operation::OPERATION_NUMBERS_MAX;
 use marram_format::pointer::{GRAIN_BYTES, Pointer};
 use marram_format::space::{
     ReclaimRecord, SUMMARY_ZONES, Tail, dataset_key, reclaim_key, summary_key, transaction_key,
@@ -236,6 +237,9 @@ fn read_transactions(media: &Media, root: Option<&Bytes>) -> Result<Transactions
     let (first, last) = (transaction_key(0), transaction_key(u64::MAX));
     tree::scan(&at, root, first, last, &mut |found| {
         match TransactionRecord::decode(&found.value) {
+            Ok(_) if found.key.offset >= OPERATION_NUMBERS_MAX => {
+                wrong = Some(format!("the entry {} is none of the log", found.key.offset));
+            }
             Ok(record) => {
                 transactions.insert(found.key.offset, record);
             }

@@ -100,6 +100,26 @@ pub(crate) fn of_one_moment<T>(volume: &Volume, mut part: impl FnMut() -> Result
     Err(Error::Overtaken)
 }
 
+/// Runs one of the batches of an operation that must not be executed anew as a whole, again if only
+/// the cut of content has changed since the operation looked. Its lock is held, so it reads the
+/// same content.
+pub(crate) fn piece<T>(volume: &Volume, mut part: impl FnMut() -> Result<T>) -> Result<T> {
+    let Some(since) = seen() else { return part() };
+    let mut done = part();
+    for tries in 0..TRIES_MAX {
+        if !matches!(done, Err(Error::Overtaken)) {
+            break;
+        }
+        let Some(now) = moment_of(volume)?.filter(|now| now.changed == since.changed) else {
+            break;
+        };
+        pause(tries);
+        let _seeing = Seeing::since(now);
+        done = part();
+    }
+    done
+}
+
 /// The moment of a file system that an operation of another one reads.
 pub(crate) fn moment_of(volume: &Volume) -> Result<Option<Moment>> {
     volume.view.capabilities().together.map(look_again).transpose()

@@ -18,15 +18,16 @@ use marram_records::sections;
 use marram_records::sections::Section;
 use marram_vfs::{Allocate, Error, Result};
 
-/// As [`marram_vfs::Ranges::allocate`].
+/// As [`marram_vfs::Ranges::allocate`]. An error inside says that it has stopped in the middle: it
+/// must not be executed anew.
 pub(crate) fn allocate_content(
     volume: &Volume,
     ino: u64,
     how: Allocate,
     offset: u64,
     len: u64,
-) -> Result<()> {
-    reclaim::with_reclaim(volume, || allocate_range(volume, ino, how, offset, len))?
+) -> Shifted {
+    reclaim::with_reclaim(volume, || allocate_range(volume, ino, how, offset, len))
 }
 
 /// An error inside is one that more space does not help.

@@ -19,7 +19,7 @@
 
 use crate::frame::change::Change;
 use crate::frame::content::{PIECE_SECTIONS, range_end};
-use crate::frame::privileges;
+use crate::frame::{privileges, together};
 use crate::operations::allocate_piece;
 use crate::volume::Volume;
 use marram_records::failure::from_store;
@@ -100,7 +100,7 @@ pub(crate) fn collapse_range(
         at = allocate_piece::allocate_piece(volume, ino, Allocate::PunchHole, at, end)?;
     }
     while at < size {
-        match move_to_front(volume, ino, shift, (at, size)) {
+        match together::piece(volume, || move_to_front(volume, ino, shift, (at, size))) {
             Ok(to) => at = to,
             Err(error) => return stopped(error, at > end),
         }
@@ -129,7 +129,8 @@ pub(crate) fn insert_range(volume: &Volume, ino: u64, offset: u64, end: u64, siz
     let shift = Shift::ToEnd(end - offset);
     let mut to = size;
     while to > offset {
-        match move_to_end(volume, ino, shift, (offset, to), shift.size(size)) {
+        let part = || move_to_end(volume, ino, shift, (offset, to), shift.size(size));
+        match together::piece(volume, part) {
             Ok(from) => to = from,
             Err(error) => return stopped(error, to < size),
         }

@@ -135,7 +135,8 @@ impl Lineage {
     /// The line on which all others began that a line goes on from.
     pub(super) fn root(&self, line: u64) -> u64 {
         let mut at = line;
-        while let Some(parent) = self.parents.get(&at) {
+        // A line begins after the one that it goes on from; what says otherwise is damaged.
+        while let Some(parent) = self.parents.get(&at).filter(|parent| **parent < at) {
             at = *parent;
         }
         at

@@ -324,7 +324,11 @@ impl State {
         let is_early = log.bug == Some(JournalBug::EarlyOriginals);
         self.cache.release_group(closed, if is_early { &[] } else { committed });
         while !self.cache.is_committed(committed[0]) {
-            assert!(self.cache.wave()?, "the commit of a transaction waits for itself");
+            if !self.cache.wave()? {
+                let reason = "a commit of the journal waits for itself: blocks are used twice";
+                let (device, reason) = ("the image".to_owned(), reason.to_owned());
+                return Err(marram_device::Error::Unusable { device, reason });
+            }
         }
         self.commits += 1;
         Ok(())

@@ -412,7 +412,10 @@ impl State {
     fn drop_unpinned(&mut self, number: u64, now: Timestamp) {
         let is_nameless = self.raw_inode(number).is_ok_and(|inode| inode.links() == 0);
         if is_nameless && self.damage.is_none() {
-            let _left_to_the_next_mount = self.remove_inode(number, now);
+            // What fails otherwise is left to the next mount.
+            if let Err(Error::Damaged(what)) = self.remove_inode(number, now) {
+                self.note_damage(&what, now);
+            }
         }
         self.pins.remove(&number);
     }

@@ -201,6 +201,10 @@ impl Work<'_> {
     fn before_move(&mut self, source: &Led) -> Result<Vec<After>> {
         let mut after = self.by(Rule::MoveAfterContent, self.recent_of(source.number()));
         let mut inode = source.inode.clone();
+        // Only an image that makes no sense has so many.
+        if inode.links() == u32::from(u16::MAX) {
+            return Err(Error::TooManyLinks);
+        }
         inode.change_links(1);
         inode.set_time(Time::Changed, self.now);
         let counted = self.store(source.number(), &inode, &[])?;

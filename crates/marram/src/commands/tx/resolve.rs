@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::output::Output;
 use crate::target::Target;
 use serde::Serialize;
+use std::fs::File;
 
 #[derive(Serialize)]
 struct Resolved {
@@ -84,10 +85,10 @@ fn asked(row: &TwoPoolRow) -> Result<Resolution> {
         TwoPoolRow::PREPARED if is_over => Ok(Resolution::Aborted),
         TwoPoolRow::PREPARED => Err(Error::in_use(format!("{path} has not decided yet"))),
         TwoPoolRow::DECIDED if is_over && !standing.is_prepared => Ok(Resolution::Forgotten),
-        TwoPoolRow::DECIDED => {
-            Err(Error::in_use(format!("{path} has the transaction prepared, and needs the answer"))
-                .hint("`marram tx resolve` of that pool takes it over"))
-        }
+        TwoPoolRow::DECIDED => Err(Error::in_use(format!(
+            "the transaction is not over in {path}, which needs the answer"
+        ))
+        .hint("`marram tx resolve` of that pool ends it")),
         TwoPoolRow::COMMITTED_BY_HAND if standing.is_decided => Ok(Resolution::Forgotten),
         TwoPoolRow::ABORTED_BY_HAND if is_over && !standing.is_decided => Ok(Resolution::Forgotten),
         _ => Err(Error::failed(format!("{path} has it otherwise: the two pools do not agree"))
@@ -103,15 +104,19 @@ fn standing(row: &TwoPoolRow) -> Result<Standing> {
             other => Err(unexpected(&other)),
         };
     }
-    let report = status(&Target::unmounted(row.other.path.clone()))?;
+    // What a killed daemon has left in the host's cache alone is nothing to rely on.
+    let path = &row.other.path;
+    let synced = File::open(path).and_then(|file| file.sync_all());
+    synced.map_err(|error| Error::system("sync", path, error))?;
+    let report = status(&Target::unmounted(path.clone()))?;
     if report.pool_id != row.other.id {
         return Err(Error::not_found("another pool is there now"));
     }
-    let is = |state: &str| report.two_pools.iter().any(|it| it.id == row.id && it.state == state);
+    let mine = report.two_pools.iter().filter(|it| it.id == row.id);
     Ok(Standing {
         is_open: false,
-        is_decided: is(TwoPoolRow::DECIDED),
-        is_prepared: is(TwoPoolRow::PREPARED),
+        is_decided: mine.clone().any(|it| it.state == TwoPoolRow::DECIDED),
+        is_prepared: mine.clone().any(|it| it.state != TwoPoolRow::DECIDED),
         has_failed: false,
     })
 }

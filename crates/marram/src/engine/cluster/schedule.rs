@@ -58,7 +58,12 @@ impl HostClock {
     pub(super) fn behind(&self, now: i64, told: Clocks, at: Instant) -> Option<i64> {
         let seen = &mut *self.0.lock();
         let behind = |known: i64| known.checked_sub(now).filter(|by| *by > SKEW_SECONDS);
-        if let Some(by) = told.others_seconds.and_then(behind) {
+        if let Some(known) = told.others_seconds
+            && let Some(by) = behind(known)
+        {
+            // Also when the other one has gone.
+            seen.latest = seen.latest.max(known);
+            (seen.behind_since, seen.is_believed) = (None, false);
             return Some(by);
         }
         if !seen.is_believed {
@@ -99,6 +104,8 @@ mod tests {
         for after in [at, at + 2 * BELIEVED_AFTER] {
             assert_eq!(clock.behind(NOW - DAY, told(Some(NOW), 0), after), Some(DAY));
         }
+        let after = at + 2 * BELIEVED_AFTER;
+        assert_eq!(clock.behind(NOW - DAY, told(None, 0), after), Some(DAY), "they have gone");
     }
 
     #[test]

@@ -42,13 +42,14 @@ impl TwoPools for PoolHome {
     }
 
     fn standing(&self, id: &str) -> Standing {
+        let is_durable = self.pool().settle_found().is_ok();
         let rows = rows(self.pool());
         let is = |state: &str| rows.iter().any(|row| row.id == id && row.state == state);
         Standing {
             is_open: false,
             is_decided: is(TwoPoolRow::DECIDED),
-            is_prepared: is(TwoPoolRow::PREPARED),
-            has_failed: self.pool().status().health != Health::Online,
+            is_prepared: rows.iter().any(|row| row.id == id && row.state != TwoPoolRow::DECIDED),
+            has_failed: !is_durable || self.pool().status().health != Health::Online,
         }
     }
 
