@@ -135,7 +135,18 @@ impl FileDevice {
     /// # Errors
     /// Somebody else has it; the message names the process where the system knows it.
     pub fn lock_exclusive(&self) -> Result<Lock> {
-        Lock::take(&self.file, &self.path, self.is_block_device())
+        let lock = Lock::take(&self.file, &self.path, self.is_block_device())?;
+        if self.is_block_device() {
+            self.forget_pages();
+        }
+        Ok(lock)
+    }
+
+    /// Has the kernel read a block device anew. Its cache lasts for as long as anybody has the
+    /// device open, and knows nothing of what is written past it: to the file behind a loop device,
+    /// or to the whole disk of a partition.
+    fn forget_pages(&self) {
+        let _stays_in_memory = fadvise(&self.file, 0, None, Advice::DontNeed);
     }
 
     fn check_writable(&self) -> Result<()> {
