@@ -1,8 +1,8 @@
-//! Runs all tests of a build, two programs at a time.
+//! Runs all tests of a build, two programs at a time, but for those that mount.
 //!
 //! `cargo test` runs one test program after another, and most of them wait most of the time: for
-//! mounts, for databases, for the one test that takes longest. What does not run beside another is
-//! a test that says so by a lock of its own.
+//! databases, for the one test that takes longest. Tests on real mounts see the whole machine: its
+//! mounts, its loop devices, what its kernel remembers. Their programs run one after another.
 
 use crate::failure::{Context, Failure, Result, fail};
 use crate::process::{command, ended, shown, text};
@@ -14,6 +14,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Packages whose tests mount.
+const MOUNTING: [&str; 2] = ["fuse", "marram"];
 /// A program that takes longer than this is named with its time.
 const LONG: Duration = Duration::from_secs(20);
 
@@ -40,7 +42,7 @@ pub(crate) fn run(profile: &str, words: &[&str], variables: &[(&str, &str)]) -> 
         cargo
     };
     let built = text(&mut with(&["--no-run", "--message-format", "json"]))?;
-    let mut programs = Vec::new();
+    let mut programs = VecDeque::new();
     for line in built.lines() {
         programs.extend(program(line, words)?);
     }
@@ -48,15 +50,22 @@ pub(crate) fn run(profile: &str, words: &[&str], variables: &[(&str, &str)]) -> 
         return fail("no test program was built");
     }
     let examples = with(&["--doc"]);
-    programs.push(Program { name: "documentation".to_owned(), command: examples });
-    // Those of the command, which mount, come first, and those of the simulator, which compute,
-    // near the end: so one of each runs at a time.
-    programs.sort_by_key(|program| (!program.name.starts_with("marram "), program.name.clone()));
-    let (queue, done) = (Mutex::new(VecDeque::from(programs)), Mutex::new(Done::default()));
+    programs.push_back(Program { name: "documentation".to_owned(), command: examples });
+    let is_mounting = |program: &Program| {
+        MOUNTING.iter().any(|package| program.name.split(' ').next() == Some(*package))
+    };
+    let (mounting, mut others): (VecDeque<_>, VecDeque<_>) =
+        programs.into_iter().partition(is_mounting);
+    // The longest are not among the first by name, so none of them runs alone in the end.
+    others.make_contiguous().sort_by(|one, other| other.name.cmp(&one.name));
+    let (mounting, others) = (Mutex::new(mounting), Mutex::new(others));
+    let done = Mutex::new(Done::default());
     thread::scope(|scope| {
-        scope.spawn(|| work(&queue, VecDeque::pop_front, &done));
-        scope.spawn(|| work(&queue, VecDeque::pop_back, &done));
+        for _ in 0..2 {
+            scope.spawn(|| work(&others, &done));
+        }
     });
+    work(&mounting, &done);
     let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("test: {} programs passed, {} failed", done.passed, done.failed.len());
     if done.failed.is_empty() { Ok(()) } else { fail(done.failed.join("\n")) }
@@ -83,12 +92,8 @@ fn program(message: &str, words: &[&str]) -> Result<Option<Program>> {
 }
 
 /// Runs programs until none is left, and prints what each has said as a whole.
-fn work(
-    queue: &Mutex<VecDeque<Program>>,
-    next: fn(&mut VecDeque<Program>) -> Option<Program>,
-    done: &Mutex<Done>,
-) {
-    let take = || next(&mut queue.lock().unwrap_or_else(PoisonError::into_inner));
+fn work(queue: &Mutex<VecDeque<Program>>, done: &Mutex<Done>) {
+    let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     while let Some(Program { name, mut command }) = take() {
         let began = Instant::now();
         let ended = ended(&mut command);

@@ -38,7 +38,7 @@ pub struct MongoDatabase {
 
 impl MongoDatabase {
     /// Makes the collections in a database that has none, or only those of a home whose making was
-    /// cut off. They are [claimed](making) until the home has its header.
+    /// cut off. They are claimed until the home has its header.
     ///
     /// # Errors
     /// It has some, the user may not make any, or the server does not answer or is not fit.

@@ -26,7 +26,9 @@ use std::time::{Duration, Instant};
 const DECISION_PATIENCE: Duration = Duration::from_secs(30);
 /// How long it may take to tell how a transaction stands.
 const STANDING_PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait before it is asked for that again.
+/// How often it is asked for that, before the transaction is left in doubt.
+const ASKED_MAX: u32 = 10;
+/// How long to wait between these.
 const ASKED_PAUSE: Duration = Duration::from_millis(200);
 
 /// What the pool that decides has said.
@@ -208,10 +210,10 @@ fn ask_to_decide(place: &PoolPlace, order: &JointCommit) -> Said {
     }
 }
 
-/// What a pool has decided that has not said so, for the reason `error`. It is asked once, and
-/// again until then.
+/// What a pool has decided that has not said so, for the reason `error`. It is asked some times,
+/// and not after `until`.
 fn find_out(place: &PoolPlace, id: &str, until: Instant, error: Error) -> Said {
-    loop {
+    for _ in 0..ASKED_MAX {
         if let Ok(Some(standing)) = ask_standing(place, id) {
             if standing.is_decided {
                 return Said::Committed;
@@ -221,10 +223,11 @@ fn find_out(place: &PoolPlace, id: &str, until: Instant, error: Error) -> Said {
             }
         }
         if Instant::now() >= until {
-            return Said::Nothing(error);
+            break;
         }
         std::thread::sleep(ASKED_PAUSE);
     }
+    Said::Nothing(error)
 }
 
 fn ask_standing(place: &PoolPlace, id: &str) -> Result<Option<Standing>> {
