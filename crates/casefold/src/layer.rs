@@ -33,8 +33,8 @@ impl Entry {
 }
 
 impl Folding {
-    /// The names of a file system without case. Nobody else may change its names from now on, or
-    /// it has to say that it is shared.
+    /// The names of a file system without case. From now on all names are made through it, unless
+    /// the file system says that it is shared. It may take names away by itself.
     pub fn new(files: Arc<dyn FileSystem>) -> Folding {
         Folding { files, names: Arc::new(Mutex::new(NAMES, Indices::default())) }
     }
