@@ -7,7 +7,7 @@
 #   device   a DAX device
 #   virtio   a file on ext4 with DAX on a virtio-pmem device, which has no MAP_SYNC
 #
-# SAID IMAGE N means: all calls of the step N have returned (and, for `virtio`, a sync after them).
+# SAID IMAGE N means: all calls of the step N have returned (and, for `virtio`, an fsync after them).
 
 /bin/busybox mkdir -p /bin /proc /sys /dev /tmp /run /var/log /pmem /plain
 /bin/busybox --install -s /bin
@@ -107,7 +107,8 @@ load() {
         number=$((number + 1))
         if [ $1 = virtio ]; then
             [ $((number % 20)) = 0 ] || continue
-            sync -f . || break
+            # The kernel does not tell a daemon of `syncfs`, but of an `fsync`.
+            sync "kept$number" || break
         fi
         echo "SAID $1 $number"
     done
