@@ -13,6 +13,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 const POOL_BYTES: u64 = 2 << 30;
 /// Two users that the system need not know.
@@ -20,6 +21,11 @@ const ANN: u32 = 4001;
 const BOB: u32 = 4002;
 /// Exit status of a merge that meets conflicts.
 const CONFLICTS: i32 = 4;
+/// The file that ends the other user's attempts after a round. The shell alone must not be killed:
+/// what it has started would go on at home, and the mount would be in use.
+const ENOUGH: &str = "enough";
+/// How long the last round may take.
+const LAST_ROUND: Duration = Duration::from_secs(60);
 
 /// What each of five programs does in the checkout; the first of each line is the fork's name.
 const PROGRAMS: [(&str, &str); 5] = [
@@ -57,7 +63,8 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     if let Some(status) = meddler.ended()? {
         return fail(format!("the other user's attempts ended early ({status})"));
     }
-    meddler.kill()?;
+    std::fs::write(team.home(BOB).join(ENOUGH), "")?;
+    meddler.wait(LAST_ROUND)?;
     team.judge_meddling()?;
     team.unmount()
 }
@@ -156,7 +163,7 @@ impl Team {
         let line = format!(
             "cd {home}
              works() {{ if \"$@\" >out 2>&1; then echo \"$@\" >> worked; fi; }}
-             while :; do
+             until test -e {ENOUGH}; do
                  works ls {forks}
                  works touch {project}/mine
                  works marram undo {srv} --yes
@@ -180,7 +187,6 @@ impl Team {
             srv = srv.display(),
         );
         let mut meddler = self.shell(BOB, &line);
-        // All that it starts ends with it.
         meddler.stdout(Stdio::null()).stderr(Stdio::null());
         OwnedChild::start(&mut meddler)
     }

@@ -21,6 +21,8 @@ const LARGE_BYTES: u64 = 12 << 20;
 const COMMIT_MAX: Duration = Duration::from_secs(5);
 /// Exit status of a transaction whose commit was refused.
 const REFUSED: i32 = 123;
+/// How long the last transaction of the reader beside may take.
+const LAST_ROUND: Duration = Duration::from_secs(60);
 
 /// All of it.
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
@@ -32,11 +34,13 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
         build_package(&setting.folder.join(format!("tree-{version}")), version, package)?;
     }
     let mut system = System::make(marram, packages)?;
-    let mut reader = system.read_beside(&setting.folder.join("read"))?;
+    let enough = setting.folder.join("enough");
+    let mut reader = system.read_beside(&setting.folder.join("read"), &enough)?;
     system.upgrade_that_fails()?;
     system.other_programs()?;
     system.refused()?;
-    reader.kill()?;
+    std::fs::write(enough, "")?;
+    reader.wait(LAST_ROUND)?;
     system.judge_reader(&setting.folder.join("read"))?;
     system.full()?;
     system.kills(setting.scaled(60, 6), setting.seed)?;
@@ -171,14 +175,14 @@ impl System {
         }
     }
 
-    /// Looks at two files all the while, as transactions.
-    fn read_beside(&self, told: &Path) -> Result<OwnedChild> {
+    /// Looks at two files as transactions, until there is a file `enough`.
+    fn read_beside(&self, told: &Path, enough: &Path) -> Result<OwnedChild> {
         let out = std::fs::File::create(told)?;
         let marram = self.marram.command(&[]);
-        let line = "while :; do \"$0\" tx run --retry 9 -- sh -c 'read a < usr/share/tiny/part-0
+        let line = "until test -e \"$1\"; do \"$0\" tx run --retry 9 -- sh -c 'read a < usr/share/tiny/part-0
             read b < usr/share/tiny/part-199; echo $a $b'; sleep 0.02; done";
         let mut reader = command(&["sh", "-c", line]);
-        reader.arg(marram.get_program()).current_dir(self.root());
+        reader.arg(marram.get_program()).arg(enough).current_dir(self.root());
         OwnedChild::start(reader.stdout(out).stderr(Stdio::null()))
     }
 
