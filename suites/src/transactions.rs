@@ -179,7 +179,8 @@ impl System {
     fn read_beside(&self, told: &Path, enough: &Path) -> Result<OwnedChild> {
         let out = std::fs::File::create(told)?;
         let marram = self.marram.command(&[]);
-        let line = "until test -e \"$1\"; do \"$0\" tx run --retry 9 -- sh -c 'read a < usr/share/tiny/part-0
+        let line = "until test -e \"$1\"; do
+            \"$0\" tx run --retry 9 -- sh -c 'read a < usr/share/tiny/part-0
             read b < usr/share/tiny/part-199; echo $a $b'; sleep 0.02; done";
         let mut reader = command(&["sh", "-c", line]);
         reader.arg(marram.get_program()).arg(enough).current_dir(self.root());

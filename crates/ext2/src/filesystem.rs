@@ -178,7 +178,9 @@ impl Ext2 {
         if geometry.needs_replay {
             let cache = Cache::new(Arc::clone(&device), 0, geometry.block_bytes);
             let soft = Discipline::SoftUpdates;
-            let state = State::open(cache, geometry, soft, options.writable)?;
+            // What is torn before the replay has a wrong checksum, and is made good by it.
+            let before = Geometry { checksums: None, ..geometry };
+            let state = State::open(cache, before, soft, options.writable)?;
             match options.writable {
                 true => replay(&*device, state)?,
                 false => device = replayed(device, state)?,

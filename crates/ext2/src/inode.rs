@@ -1,8 +1,9 @@
 //! Inodes: their bytes, and what they mean.
 
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
+use crate::checksum;
 use crate::superblock::Geometry;
-use marram_vfs::{Attributes, Ino, Kind, Timestamp};
+use marram_vfs::{Attributes, Error, Ino, Kind, Result, Timestamp};
 
 /// Pointers in an inode.
 pub(crate) const SLOTS: usize = 15;
@@ -15,7 +16,9 @@ pub(crate) const FLAG_INDEX: u32 = 0x1000;
 /// Nothing may change it, or it may only grow.
 pub(crate) const FLAGS_FIXED: u32 = 0x10 | 0x20;
 /// Its content is not in blocks that pointers name.
-pub(crate) const FLAGS_FOREIGN: u32 = 0x800 | 0x8_0000 | 0x20_0000 | 0x1000_0000;
+pub(crate) const FLAGS_FOREIGN: u32 = 0x800 | 0x20_0000 | 0x1000_0000;
+/// Its blocks are in extents.
+pub(crate) const FLAG_EXTENTS: u32 = 0x8_0000;
 /// Its blocks are counted in blocks, not in sectors.
 const FLAG_HUGE: u32 = 0x4_0000;
 /// Where the size is: its low 32 bits, which are all that a directory has.
@@ -51,9 +54,26 @@ impl Time {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inode {
     pub(crate) bytes: Vec<u8>,
+    /// With what its checksums begin, and those of all that belongs to it, if there are any.
+    pub(crate) seed: Option<u32>,
 }
 
 impl Inode {
+    /// One that has been read.
+    ///
+    /// # Errors
+    /// Its checksum is wrong. One that nobody has ever had has none.
+    pub(crate) fn read(geometry: &Geometry, number: u64, bytes: &[u8]) -> Result<Inode> {
+        let mut inode = Inode { bytes: bytes.to_vec(), seed: None };
+        let generation = inode.generation();
+        inode.seed = geometry.checksums.map(|it| checksum::inode_seed(it, number, generation));
+        let is_bad = |seed| inode.mode() != 0 && !checksum::is_good_inode(seed, bytes);
+        match inode.seed.is_some_and(is_bad) {
+            true => Err(Error::Damaged(format!("the checksum of inode {number} is wrong"))),
+            false => Ok(inode),
+        }
+    }
+
     pub(crate) fn mode(&self) -> u32 {
         u32::from(u16_at(&self.bytes, 0))
     }
@@ -244,7 +264,7 @@ impl Inode {
 
     /// A new inode of a number whose old bytes are known.
     pub(crate) fn new(old: &Inode, geometry: &Geometry, mode: u32, now: Timestamp) -> Inode {
-        let mut new = Inode { bytes: vec![0; geometry.inode_bytes] };
+        let mut new = Inode { bytes: vec![0; geometry.inode_bytes], seed: None };
         if new.bytes.len() > 128 {
             let room = (geometry.inode_bytes - 128) as u16;
             put_u16(&mut new.bytes, 128, geometry.extra_bytes.min(room));

@@ -1,4 +1,4 @@
-//! Ext2 and ext3 images as a POSIX file system.
+//! Ext2 and ext3 images as a POSIX file system; ext4 images are read.
 //!
 //! Each operation is a plan of changes to sectors of the image, each with what has to be durable
 //! before it; `marram_patch` writes them in such an order that every crash leaves an image which
@@ -8,6 +8,7 @@
 mod access;
 mod acl;
 mod bytes;
+mod checksum;
 mod error;
 mod filesystem;
 mod inode;

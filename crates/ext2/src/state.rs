@@ -4,6 +4,7 @@ mod allocate;
 mod blocks;
 mod census;
 mod directory;
+mod extents;
 pub(crate) mod journal;
 mod operations;
 mod orphans;
@@ -17,7 +18,7 @@ pub(crate) use operations::{Move, read_target, reading};
 
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
 use crate::error::{ImageError, failed};
-use crate::inode::{FLAGS_FIXED, FLAGS_FOREIGN, Inode};
+use crate::inode::{FLAG_EXTENTS, FLAGS_FIXED, FLAGS_FOREIGN, Inode};
 use crate::state::allocate::{Freed, Group};
 use crate::state::census::{Census, Named};
 use crate::state::directory::{Index, Noted};
@@ -202,7 +203,7 @@ impl State {
     pub(crate) fn raw_inode(&mut self, number: u64) -> Result<Inode> {
         let (block, at) = self.place(number)?;
         let bytes = self.cache.read(block).map_err(failed)?;
-        Ok(Inode { bytes: bytes[at..at + self.geometry.inode_bytes].to_vec() })
+        Inode::read(&self.geometry, number, &bytes[at..at + self.geometry.inode_bytes])
     }
 
     /// An inode that is there.
@@ -219,7 +220,8 @@ impl State {
         if !is_users || inode.mode() == 0 || !is_there {
             return Err(Error::Stale);
         }
-        if inode.kind().is_none() || inode.flags() & FLAGS_FOREIGN != 0 {
+        let extents = if self.geometry.has_extents { 0 } else { FLAG_EXTENTS };
+        if inode.kind().is_none() || inode.flags() & (FLAGS_FOREIGN | extents) != 0 {
             return Err(damaged(format!("inode {number} has a mode or flags that make no sense")));
         }
         if inode.size() > FILE_BYTES_MAX {
@@ -645,8 +647,9 @@ impl<'s> Work<'s> {
     /// An inode as this operation leaves it, whatever it is.
     pub(crate) fn raw_inode(&mut self, number: u64) -> Result<Inode> {
         let (block, at) = self.state.place(number)?;
-        let inode_bytes = self.state.geometry.inode_bytes;
-        Ok(Inode { bytes: self.read(block)?[at..at + inode_bytes].to_vec() })
+        let geometry = self.state.geometry.clone();
+        let bytes = self.read(block)?;
+        Inode::read(&geometry, number, &bytes[at..at + geometry.inode_bytes])
     }
 
     /// An inode that is there.

@@ -1,6 +1,7 @@
 //! The superblock: what an image is, which features it has, and where everything lies.
 
 use crate::bytes::{u16_at, u32_at};
+use crate::checksum;
 use crate::error::ImageError;
 use std::ops::Range;
 
@@ -8,10 +9,13 @@ use std::ops::Range;
 pub const SUPERBLOCK_AT: u64 = 1024;
 /// Bytes of the superblock.
 pub const SUPERBLOCK_BYTES: usize = 1024;
-/// Bytes of a group descriptor.
-pub(crate) const DESCRIPTOR_BYTES: usize = 32;
+/// Bytes of a group descriptor of an image without 64-bit numbers, and the fewest of one with them.
+const DESCRIPTOR_BYTES: usize = 32;
+const LONG_DESCRIPTOR_BYTES_MIN: usize = 64;
 /// What stands at [`field::MAGIC`].
 const MAGIC: u16 = 0xef53;
+/// The one kind of checksums that there is.
+const CRC_32C: u8 = 1;
 /// Most bytes of a block.
 const BLOCK_BYTES_MAX: usize = 4096;
 /// The state of an image that was unmounted.
@@ -30,8 +34,14 @@ const COMPAT_SEARCHABLE: u32 = 0x1 | 0x4 | 0x8 | 0x10 | 0x20;
 pub(crate) const INCOMPAT_RECOVER: u32 = 4;
 const INCOMPAT_FILETYPE: u32 = 2;
 const INCOMPAT_FLEX_BG: u32 = 0x200;
+const INCOMPAT_EXTENTS: u32 = 0x40;
+const INCOMPAT_64BIT: u32 = 0x80;
+const INCOMPAT_SEED: u32 = 0x2000;
+/// What can be read, and not be written.
+const INCOMPAT_READ: u32 = INCOMPAT_EXTENTS | INCOMPAT_64BIT | INCOMPAT_SEED;
 const RO_SPARSE_SUPER: u32 = 1;
 const RO_LARGE_FILE: u32 = 2;
+const RO_CHECKSUMS: u32 = 0x400;
 
 /// Places of fields.
 pub(crate) mod field {
@@ -43,6 +53,11 @@ pub(crate) mod field {
     pub(crate) const LABEL: usize = 120;
     pub(crate) const LAST_MOUNTED: usize = 136;
     pub(crate) const LAST_ORPHAN: usize = 232;
+    pub(crate) const DESCRIPTOR_BYTES: usize = 254;
+    pub(crate) const BLOCKS_HIGH: usize = 336;
+    pub(crate) const CHECKSUM_KIND: usize = 373;
+    pub(crate) const CHECKSUM_SEED: usize = 624;
+    pub(crate) const CHECKSUM: usize = 1020;
 }
 
 /// Features that are known by name: those that nothing can be read without.
@@ -83,8 +98,9 @@ pub struct Header {
     pub id: [u8; 16],
     /// Its label.
     pub label: String,
-    /// Whether it has a journal.
-    pub has_journal: bool,
+    /// What the kernel calls such an image: `ext2`, `ext3` with a journal, `ext4` with what is only
+    /// read here.
+    pub kind: &'static str,
 }
 
 /// Where everything lies.
@@ -98,6 +114,11 @@ pub(crate) struct Geometry {
     pub(crate) inodes_per_group: u64,
     pub(crate) groups: u64,
     pub(crate) inode_bytes: usize,
+    pub(crate) descriptor_bytes: usize,
+    /// With what the checksums of all metadata begin, if there are any.
+    pub(crate) checksums: Option<u32>,
+    /// Files may have extents in place of pointers.
+    pub(crate) has_extents: bool,
     /// Bytes of an inode beyond the first 128 that have a meaning in new inodes.
     pub(crate) extra_bytes: u16,
     pub(crate) first_ino: u64,
@@ -142,14 +163,14 @@ impl Geometry {
 
     /// The block and place of a group's descriptor.
     pub(crate) fn descriptor(&self, group: u64) -> (u64, usize) {
-        let per_block = (self.block_bytes / DESCRIPTOR_BYTES) as u64;
+        let per_block = (self.block_bytes / self.descriptor_bytes) as u64;
         let block = self.first_block + 1 + group / per_block;
-        (block, (group % per_block) as usize * DESCRIPTOR_BYTES)
+        (block, (group % per_block) as usize * self.descriptor_bytes)
     }
 
     /// Blocks that the group descriptors take.
     pub(crate) fn descriptor_blocks(&self) -> u64 {
-        self.groups.div_ceil((self.block_bytes / DESCRIPTOR_BYTES) as u64)
+        self.groups.div_ceil((self.block_bytes / self.descriptor_bytes) as u64)
     }
 
     /// Blocks that a group's inode table takes.
@@ -174,8 +195,14 @@ pub fn decode_header(bytes: &[u8]) -> Result<Header, ImageError> {
     let label = &bytes[field::LABEL..field::LABEL + 16];
     let end = label.iter().position(|byte| *byte == 0).unwrap_or(16);
     let label = String::from_utf8_lossy(&label[..end]).into_owned();
-    let has_journal = u32_at(bytes, 92) & COMPAT_HAS_JOURNAL != 0;
-    Ok(Header { id, label, has_journal })
+    let is_ext4 = u32_at(bytes, field::INCOMPAT) & INCOMPAT_READ != 0
+        || u32_at(bytes, 100) & RO_CHECKSUMS != 0;
+    let kind = match (is_ext4, u32_at(bytes, 92) & COMPAT_HAS_JOURNAL) {
+        (true, _) => "ext4",
+        (false, 0) => "ext2",
+        (false, _) => "ext3",
+    };
+    Ok(Header { id, label, kind })
 }
 
 fn check_magic(bytes: &[u8]) -> Result<(), ImageError> {
@@ -193,12 +220,13 @@ fn feature(bits: u32, names: &[(u32, &str)]) -> Option<String> {
 }
 
 fn check_features(bytes: &[u8], is_writable: bool) -> Result<(), ImageError> {
-    let known = INCOMPAT_FILETYPE | INCOMPAT_RECOVER | INCOMPAT_FLEX_BG;
+    let known = INCOMPAT_FILETYPE | INCOMPAT_RECOVER | INCOMPAT_FLEX_BG | INCOMPAT_READ;
     if let Some(feature) = feature(u32_at(bytes, field::INCOMPAT) & !known, &INCOMPAT_NAMES) {
         let next = "take the kernel's ext4, or make an image by `mke2fs -t ext2` or `-t ext3`";
         return Err(ImageError::Feature { feature, limit: "cannot be read here", next });
     }
-    let unknown = feature(u32_at(bytes, 100) & !RO_WRITABLE, &RO_NAMES);
+    let unknown = feature(u32_at(bytes, field::INCOMPAT) & INCOMPAT_READ, &INCOMPAT_NAMES)
+        .or_else(|| feature(u32_at(bytes, 100) & !RO_WRITABLE, &RO_NAMES));
     if let Some(feature) = unknown.filter(|_| is_writable) {
         let next = "mount it with `ro`";
         return Err(ImageError::Feature { feature, limit: "cannot be written here", next });
@@ -229,6 +257,11 @@ pub(crate) fn decode(
     let number = |at| u64::from(u32_at(bytes, at));
     let blocks_per_group = number(32).max(1);
     let (blocks, first_block) = (number(4), number(20));
+    let is_long = features(field::INCOMPAT) & INCOMPAT_64BIT != 0;
+    if is_long && u32_at(bytes, field::BLOCKS_HIGH) != 0 {
+        let what = "it has 2^32 blocks or more, which cannot be read here";
+        return Err(ImageError::Damaged(what.to_owned()));
+    }
     let geometry = Geometry {
         block_bytes,
         blocks,
@@ -238,6 +271,12 @@ pub(crate) fn decode(
         inodes_per_group: number(40),
         groups: blocks.saturating_sub(first_block).div_ceil(blocks_per_group),
         inode_bytes: dynamic(u64::from(u16_at(bytes, 88)), 128) as usize,
+        descriptor_bytes: match is_long {
+            true => usize::from(u16_at(bytes, field::DESCRIPTOR_BYTES)),
+            false => DESCRIPTOR_BYTES,
+        },
+        checksums: checksums(bytes, features(100), features(field::INCOMPAT))?,
+        has_extents: features(field::INCOMPAT) & INCOMPAT_EXTENTS != 0,
         extra_bytes: u16_at(bytes, 350).max(32),
         first_ino: dynamic(number(84), 11),
         reserved_blocks: number(8),
@@ -253,6 +292,24 @@ pub(crate) fn decode(
     };
     check(&geometry, number(32), medium_bytes)?;
     Ok(geometry)
+}
+
+/// With what checksums begin, if the image has any; that of the superblock itself is looked at.
+fn checksums(bytes: &[u8], read: u32, incompat: u32) -> Result<Option<u32>, ImageError> {
+    if read & RO_CHECKSUMS == 0 {
+        return Ok(None);
+    }
+    let (kind, sum) = (bytes[field::CHECKSUM_KIND], u32_at(bytes, field::CHECKSUM));
+    if kind != CRC_32C {
+        return Err(ImageError::Damaged(format!("checksums of a kind {kind} that is not known")));
+    }
+    if checksum::add(checksum::START, &bytes[..field::CHECKSUM]) != sum {
+        return Err(ImageError::Damaged("the checksum of its superblock is wrong".to_owned()));
+    }
+    Ok(Some(match incompat & INCOMPAT_SEED {
+        0 => checksum::add(checksum::START, &bytes[104..120]),
+        _ => u32_at(bytes, field::CHECKSUM_SEED),
+    }))
 }
 
 fn check(it: &Geometry, blocks_per_group: u64, medium_bytes: u64) -> Result<(), ImageError> {
@@ -275,6 +332,12 @@ fn check(it: &Geometry, blocks_per_group: u64, medium_bytes: u64) -> Result<(), 
         && (128..=it.block_bytes.min(512)).contains(&it.inode_bytes);
     if !good_inode {
         return bad(format!("inodes of {} bytes; 128, 256 and 512 can be read", it.inode_bytes));
+    }
+    let descriptor = it.descriptor_bytes;
+    let is_long = descriptor.is_power_of_two()
+        && (LONG_DESCRIPTOR_BYTES_MIN..=it.block_bytes).contains(&descriptor);
+    if descriptor != DESCRIPTOR_BYTES && !is_long {
+        return bad(format!("group descriptors of {descriptor} bytes"));
     }
     let per_group = it.inodes_per_group;
     if per_group == 0 || per_group > bits || !per_group.is_multiple_of(8) {

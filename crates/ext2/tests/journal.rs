@@ -10,25 +10,34 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-const BLOCK: usize = 1024;
+pub(crate) const BLOCK: usize = 1024;
 /// Blocks that no file has.
-const FREE: std::ops::Range<u64> = 5000..7000;
+pub(crate) const FREE: std::ops::Range<u64> = 5000..7000;
 const SHAPE: Shape = Shape { kind: "ext3", kib: 8192, ..SMALL };
 const USER: Caller = Caller { uid: 7, gid: 8 };
 
 /// A transaction: blocks with their bytes, and blocks that are not to be replayed.
 #[derive(Default)]
-struct Transaction {
-    blocks: Vec<(u64, Vec<u8>)>,
+pub(crate) struct Transaction {
+    pub(crate) blocks: Vec<(u64, Vec<u8>)>,
     revoked: Vec<u64>,
 }
 
 /// Has `debugfs` write transactions into the journal of an image.
 fn with_journal(image: &[u8], transactions: &[Transaction]) -> Vec<u8> {
+    with_journal_of("journal_open", image, transactions)
+}
+
+/// The same for a journal of some form.
+pub(crate) fn with_journal_of(
+    opening: &str,
+    image: &[u8],
+    transactions: &[Transaction],
+) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let at = |file: &str| folder.path().join(file);
     std::fs::write(at("image"), image).unwrap();
-    let mut commands = "journal_open\n".to_owned();
+    let mut commands = format!("{opening}\n");
     let list = |blocks: &mut dyn Iterator<Item = u64>| {
         blocks.map(|block| block.to_string()).collect::<Vec<_>>().join(",")
     };
@@ -49,14 +58,14 @@ fn with_journal(image: &[u8], transactions: &[Transaction]) -> Vec<u8> {
     std::fs::read(at("image")).unwrap()
 }
 
-fn run(what: &str, arguments: &[&str], folder: &Path) {
+pub(crate) fn run(what: &str, arguments: &[&str], folder: &Path) {
     let ran = Command::new(program(what)).args(arguments).current_dir(folder).output().unwrap();
     let code = ran.status.code().unwrap();
     assert!(code < 4, "{what} ended with {code}: {}", String::from_utf8_lossy(&ran.stdout));
 }
 
 /// What `e2fsck` makes of it.
-fn replayed_by_e2fsck(image: &[u8]) -> Vec<u8> {
+pub(crate) fn replayed_by_e2fsck(image: &[u8]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("image"), image).unwrap();
     run("e2fsck", &["-E", "journal_only", "-y", "image"], folder.path());
@@ -71,7 +80,7 @@ fn replayed(image: &[u8]) -> Result<Vec<u8>, ImageError> {
     Ok(device.snapshot())
 }
 
-fn transactions(random: &mut Random) -> Vec<Transaction> {
+pub(crate) fn transactions(random: &mut Random) -> Vec<Transaction> {
     let block = |random: &mut Random| FREE.start + random.below(12);
     let mut transactions = Vec::new();
     for _ in 0..1 + random.below(6) {

@@ -7,6 +7,7 @@
 mod campaign;
 mod crashes;
 mod edges;
+mod ext4;
 mod hostile;
 mod images;
 mod journal;

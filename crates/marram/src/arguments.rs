@@ -282,8 +282,8 @@ pub(crate) enum HomeKind {
 /// Arguments of `mount`.
 #[derive(Debug, Args)]
 pub(crate) struct MountArguments {
-    /// The pool, with @NAME at the end to mount a snapshot; or a file with a full stream, or an
-    /// ext2 or ext3 image
+    /// The pool, with @NAME at the end to mount a snapshot; or a file with a full stream; or an
+    /// ext2 or ext3 image, with `-o ro` an ext4 image too
     #[arg(value_name = "TARGET", long_help = TARGET_HELP)]
     pub(crate) target: PathBuf,
     /// Where to mount it: an existing directory

@@ -430,6 +430,24 @@ fn a_partition_of_a_disk_is_served_and_the_rest_of_the_disk_stays() {
 }
 
 #[test]
+fn an_ext4_image_is_read_and_not_changed() {
+    let Some(bench) = bench("ext4") else { return };
+    fs::create_dir(bench.path("from")).unwrap();
+    make_tree(&bench.path("from")).unwrap();
+    let make = ["/usr/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-d", "from", "four.img", "64M"];
+    bench.host(&make).good();
+    let before = fs::read(bench.path("four.img")).unwrap();
+    bench.run("mount four.img mnt -o ro").good();
+    fs::remove_dir(bench.path("mnt/lost+found")).unwrap_err();
+    assert!(bench.run("status mnt").good().out.contains("an ext4 image"));
+    let shown = digest(&bench, "mnt");
+    fs::create_dir(bench.path("from/lost+found")).unwrap();
+    assert_eq!(shown, digest(&bench, "from"));
+    bench.run("unmount mnt").good();
+    assert!(fs::read(bench.path("four.img")).unwrap() == before, "nothing is written");
+}
+
+#[test]
 fn what_is_not_served_is_refused_by_name() {
     let Some(bench) = bench("ext2") else { return };
     for (line, words) in [
@@ -448,6 +466,7 @@ fn what_is_not_served_is_refused_by_name() {
     bench.host(&["/usr/sbin/mke2fs", "-q", "-F", "-t", "ext4", "four.img", "64M"]).good();
     let said = bench.run("mount four.img mnt");
     assert!(said.status != 0 && said.err.contains("the feature extents"), "{said:?}");
+    assert!(said.err.contains("mount it with `ro`"), "{said:?}");
     bench.run("create work.pool --size 128M").good();
     for option in ["consistency=async", "fakeroot", "casefold"] {
         let said = bench.run(&format!("mount work.pool mnt -o {option}"));

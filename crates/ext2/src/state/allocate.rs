@@ -4,6 +4,7 @@
 //! is durable: so no block has two owners after a crash.
 
 use crate::bytes::{u16_at, u32_at};
+use crate::checksum;
 use crate::error::{ImageError, failed};
 use crate::state::rules::FREED;
 use crate::state::{State, Work, damaged};
@@ -95,7 +96,12 @@ pub(crate) fn read_groups(
     system.push(0..first + 1 + geometry.descriptor_blocks());
     for which in 0..geometry.groups {
         let (block, at) = geometry.descriptor(which);
-        let bytes = &cache.read(block)?[at..];
+        let bytes = &cache.read(block)?[at..at + geometry.descriptor_bytes];
+        let is_good = |seed| checksum::is_good_descriptor(seed, which, bytes);
+        if geometry.checksums.is_some_and(|seed| !is_good(seed)) {
+            let what = format!("the checksum of the descriptor of group {which} is wrong");
+            return Err(ImageError::Damaged(what));
+        }
         let group = Group {
             block_bitmap: u64::from(u32_at(bytes, 0)),
             inode_bitmap: u64::from(u32_at(bytes, 4)),

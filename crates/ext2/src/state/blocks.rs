@@ -1,9 +1,10 @@
 //! Which blocks a file has: pointers in its inode, and in blocks of pointers up to three deep.
 //!
-//! A pointer is written after what it leads to, and freed is what no pointer leads to any more.
+//! A pointer is written after what it leads to, and freed is what no pointer leads to any more. A
+//! file of an ext4 image may have extents in place of pointers; those are only read.
 
 use crate::bytes::u32_at;
-use crate::inode::{DIRECT, Inode};
+use crate::inode::{DIRECT, FLAG_EXTENTS, Inode};
 use crate::state::rules::Rule;
 use crate::state::{Work, damaged};
 use crate::superblock::Geometry;
@@ -105,6 +106,9 @@ struct Cut {
 impl Work<'_> {
     /// The block of a file at a place, 0 for a hole.
     pub(crate) fn map(&mut self, inode: &Inode, at: u64) -> Result<u64> {
+        if inode.flags() & FLAG_EXTENTS != 0 {
+            return self.map_extent(inode, at);
+        }
         let path = path(&self.state.geometry, at)?;
         let mut block = inode.pointer(path.slot);
         for place in &path.places[..path.depth] {

@@ -4,6 +4,7 @@
 //! are read over; one is given up before an entry is added that it would not know.
 
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
+use crate::checksum;
 use crate::error::failed;
 use crate::inode::{FLAG_INDEX, Inode, SIZE_AT};
 use crate::state::blocks::Growth;
@@ -189,8 +190,11 @@ impl Work<'_> {
             return Ok(None);
         }
         let inodes = self.state.geometry.inodes;
-        let entries = entries(self.read(block)?, inodes)?;
-        Ok(Some((block, entries)))
+        let bytes = self.read(block)?;
+        if inode.seed.is_some_and(|seed| !checksum::is_good_directory_block(seed, bytes)) {
+            return Err(damaged(format!("the checksum of a directory's block {block} is wrong")));
+        }
+        Ok(Some((block, entries(bytes, inodes)?)))
     }
 
     /// Makes the index of a directory, if there is none.

@@ -4,6 +4,7 @@
 //! commit block. What a torn or foreign part of the ring says does not count.
 
 pub(crate) mod log;
+mod parts;
 mod replayed;
 
 use crate::error::{ImageError, failed};
@@ -11,6 +12,7 @@ use crate::state::{State, Work, damaged};
 use crate::superblock::{INCOMPAT_RECOVER, SUPERBLOCK_AT, field};
 use marram_device::Device;
 use marram_vfs::{Result, Timestamp};
+use parts::{Form, Part};
 use replayed::Replayed;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -44,20 +46,7 @@ struct Ring {
     first: usize,
     start: usize,
     sequence: u32,
-}
-
-/// A block of the ring with a header.
-enum Part {
-    Descriptor(Vec<Tag>),
-    Revoke(Vec<u64>),
-    Commit,
-}
-
-/// A block that a transaction has changed.
-#[derive(Clone, Copy, Debug)]
-struct Tag {
-    block: u64,
-    is_escaped: bool,
+    form: Form,
 }
 
 /// Where the newest copy of a block is.
@@ -89,7 +78,7 @@ impl Found {
 /// It makes no sense or has features that are not known: then nothing has changed. Or the device
 /// failed.
 pub(crate) fn replay(device: &dyn Device, mut state: State) -> std::result::Result<(), ImageError> {
-    let ring = ring(&mut state)?;
+    let ring = plain_ring(&mut state)?;
     let found = Found::of(&state, &ring)?;
     let block_bytes = state.geometry.block_bytes as u64;
     let mut bytes = vec![0; state.geometry.block_bytes];
@@ -131,6 +120,15 @@ fn bad(what: &str) -> ImageError {
     ImageError::Damaged(format!("its journal {what}"))
 }
 
+/// The same for a journal that is written here.
+fn plain_ring(state: &mut State) -> std::result::Result<Ring, ImageError> {
+    let ring = ring(state)?;
+    match ring.form.is_plain() {
+        true => Ok(ring),
+        false => Err(bad("has checksums or numbers of 64 bits, and is only replayed under `ro`")),
+    }
+}
+
 /// Reads where the ring lies.
 fn ring(state: &mut State) -> std::result::Result<Ring, ImageError> {
     let number = state.geometry.journal_ino.ok_or_else(|| bad("is not there"))?;
@@ -156,10 +154,7 @@ fn ring(state: &mut State) -> std::result::Result<Ring, ImageError> {
     if word(&bytes, 0) != MAGIC || !SUPERBLOCKS.contains(&word(&bytes, 4)) {
         return Err(bad("has no superblock"));
     }
-    let unknown = if word(&bytes, 4) == SUPERBLOCKS[1] { word(&bytes, 40) } else { 0 };
-    if unknown & !INCOMPAT_REVOKE != 0 {
-        return Err(bad(&format!("has features that are not known here: {unknown:#x}")));
-    }
+    let form = if word(&bytes, 4) == SUPERBLOCKS[1] { Form::of(&bytes)? } else { Form::plain() };
     if word(&bytes, 32) != 0 {
         return Err(ImageError::HasErrors);
     }
@@ -171,7 +166,7 @@ fn ring(state: &mut State) -> std::result::Result<Ring, ImageError> {
     }
     blocks.truncate(len);
     let own = blocks.iter().copied().collect();
-    Ok(Ring { blocks, own, first, start, sequence: word(&bytes, 24) })
+    Ok(Ring { blocks, own, first, start, sequence: word(&bytes, 24), form })
 }
 
 impl Ring {
@@ -196,7 +191,7 @@ impl Ring {
         let mut left = self.blocks.len();
         while end != Some(sequence) {
             let bytes = self.read(state, at)?;
-            let Some(part) = part(&bytes, sequence) else { break };
+            let Some(part) = self.form.part(&bytes, sequence) else { break };
             let blocks = if let Part::Descriptor(tags) = &part { tags.len() } else { 0 };
             if left <= blocks {
                 break;
@@ -209,37 +204,6 @@ impl Ring {
         }
         Ok(sequence)
     }
-}
-
-/// What a block of the ring says, if it belongs to a transaction.
-fn part(bytes: &[u8], sequence: u32) -> Option<Part> {
-    if word(bytes, 0) != MAGIC || word(bytes, 8) != sequence {
-        return None;
-    }
-    match word(bytes, 4) {
-        DESCRIPTOR => Some(Part::Descriptor(tags(bytes))),
-        COMMIT => Some(Part::Commit),
-        REVOKE => {
-            let end = (word(bytes, HEADER_BYTES) as usize).min(bytes.len());
-            let numbers = bytes.get(HEADER_BYTES + 4..end).unwrap_or_default();
-            Some(Part::Revoke(numbers.chunks_exact(4).map(|it| u64::from(word(it, 0))).collect()))
-        }
-        _ => None,
-    }
-}
-
-fn tags(bytes: &[u8]) -> Vec<Tag> {
-    let (mut at, mut tags) = (HEADER_BYTES, Vec::new());
-    while at + TAG_BYTES <= bytes.len() {
-        let flags = word(bytes, at + 4) & 0xffff;
-        let block = u64::from(word(bytes, at));
-        tags.push(Tag { block, is_escaped: flags & TAG_ESCAPED != 0 });
-        at += TAG_BYTES + if flags & TAG_SAME_ID == 0 { TAG_ID_BYTES } else { 0 };
-        if flags & TAG_LAST != 0 {
-            break;
-        }
-    }
-    tags
 }
 
 /// Finds what whole transactions have changed and not taken back.
@@ -271,6 +235,11 @@ fn search(state: &State, ring: &Ring) -> Result<Found> {
             }
             if tag.block >= state.geometry.blocks || ring.own.contains(&tag.block) {
                 return Err(damaged(format!("its journal changes block {}", tag.block)));
+            }
+            if !ring.form.is_good_copy(&tag, sequence, &ring.read(state, at)?) {
+                let what =
+                    format!("the checksum of its journal's copy of block {} is wrong", tag.block);
+                return Err(damaged(what));
             }
             let copied = Copied { at: ring.blocks[at], is_escaped: tag.is_escaped };
             blocks.insert(tag.block, copied);

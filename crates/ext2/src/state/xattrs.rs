@@ -4,6 +4,7 @@
 //! inode leads to it by the same write that changes those in the inode, so all change together.
 
 use crate::bytes::{put_u16, put_u32, u16_at, u32_at};
+use crate::checksum;
 use crate::inode::Inode;
 use crate::state::rules::Rule;
 use crate::state::{Work, damaged};
@@ -168,7 +169,12 @@ impl Work<'_> {
             return Ok(Vec::new());
         }
         self.state.check_block(block)?;
+        let seed = self.state.geometry.checksums;
         let bytes = self.read(block)?;
+        if seed.is_some_and(|seed| !checksum::is_good_attributes(seed, block, bytes)) {
+            let what = format!("the checksum of extended attributes in block {block} is wrong");
+            return Err(damaged(what));
+        }
         let found = match u32_at(bytes, 0) {
             MAGIC => decode(bytes, BLOCK_HEAD, 0),
             _ => None,

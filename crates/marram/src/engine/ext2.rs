@@ -190,7 +190,7 @@ impl Ext2Home {
 
     /// What the image is.
     fn medium(&self) -> String {
-        let kind = if self.header.has_journal { "ext3" } else { "ext2" };
+        let kind = self.header.kind;
         format!("an {kind} image with blocks of {} bytes", self.files.block_bytes())
     }
 

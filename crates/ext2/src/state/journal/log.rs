@@ -9,7 +9,7 @@
 
 use super::{
     COMMIT, DESCRIPTOR, HEADER_BYTES, INCOMPAT_REVOKE, MAGIC, REVOKE, Ring, SUPERBLOCKS, TAG_BYTES,
-    TAG_ESCAPED, TAG_ID_BYTES, TAG_LAST, TAG_SAME_ID, bad, ring, word,
+    TAG_ESCAPED, TAG_ID_BYTES, TAG_LAST, TAG_SAME_ID, bad, plain_ring, word,
 };
 use crate::error::{ImageError, failed};
 use crate::state::State;
@@ -84,7 +84,7 @@ impl Log {
         bytes: Bytes,
         bug: Option<JournalBug>,
     ) -> std::result::Result<Log, ImageError> {
-        let ring = ring(state)?;
+        let ring = plain_ring(state)?;
         if ring.start != 0 {
             return Err(bad("has transactions, and the image says that it is not to be replayed"));
         }
