@@ -293,6 +293,8 @@ fn changes(corpus: &Corpus) -> Result<()> {
         ("pool_image", 1, ""),
         ("ext2_image", 0, "read-"),
         ("ext2_image", 1, ""),
+        ("ext4_image", 0, "plain-"),
+        ("ext4_image", 1, ""),
         ("ext2_journal", 0, "read-"),
         ("ext2_journal", 1, ""),
     ] {

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 fn base() -> &'static (Vec<u8>, Vec<usize>) {
     static BASE: OnceLock<(Vec<u8>, Vec<usize>)> = OnceLock::new();
     BASE.get_or_init(|| {
-        let device = Arc::new(MemoryDevice::from_bytes(make("ext2", 512)));
+        let device = Arc::new(MemoryDevice::from_bytes(make("ext2", 512, &[])));
         let below = Arc::clone(&device) as Arc<dyn Device>;
         let files = Ext2::open(below, Ext2Options::default()).expect("it opens");
         fill(&files).expect("there is room");

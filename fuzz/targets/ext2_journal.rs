@@ -23,7 +23,7 @@ const FILE: NewNode<'_> = NewNode::Node { kind: Kind::Regular, permissions: 0o64
 fn base() -> &'static (Vec<u8>, Vec<usize>) {
     static BASE: OnceLock<(Vec<u8>, Vec<usize>)> = OnceLock::new();
     BASE.get_or_init(|| {
-        let device = Arc::new(MemoryDevice::from_bytes(make("ext3", 2560)));
+        let device = Arc::new(MemoryDevice::from_bytes(make("ext3", 2560, &[])));
         let below = Arc::clone(&device) as Arc<dyn Device>;
         let consistency = Some(Consistency::JournalFull);
         let options = Ext2Options { consistency, ..Ext2Options::default() };

@@ -25,14 +25,15 @@ pub(crate) const USER: Caller = Caller { uid: 7, gid: 8 };
 const FILE: NewNode<'_> = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
 const DIRECTORY: NewNode<'_> = NewNode::Directory { permissions: 0o755 };
 
-/// An image that `mke2fs` makes: the same each time.
-pub(crate) fn make(kind: &str, kib: u32) -> Vec<u8> {
+/// An image that `mke2fs` makes, with these words to it: the same each time.
+pub(crate) fn make(kind: &str, kib: u32, words: &[&str]) -> Vec<u8> {
     let path = std::env::temp_dir().join(format!("marram-fuzz-{}", std::process::id()));
     let made = Command::new("/usr/sbin/mke2fs")
         .env("E2FSPROGS_FAKE_TIME", "1700000000")
         .args(["-q", "-F", "-t", kind, "-m", "0", "-b", "1024", "-I", "256", "-N", "64"])
         .args(["-U", "01234567-89ab-cdef-0123-456789abcdef", "-J", "size=1"])
         .args(["-E", "hash_seed=01234567-89ab-cdef-0123-456789abcdef"])
+        .args(words)
         .arg(&path)
         .arg(format!("{kib}k"))
         .status();
