@@ -28,7 +28,8 @@ typedef enum marram_status {
     MARRAM_OK = 0,
     /* Others have changed what the transaction has read or written: see marram_conflict(). */
     MARRAM_REFUSED = 1,
-    /* The daemon went away during the commit: `marram tx show` tells whether it was done. */
+    /* The daemon went away during the commit, or of two pools one has not told its decision:
+     * `marram tx show` tells whether it was done. */
     MARRAM_UNKNOWN = 2,
     /* This process still has files of the transaction mapped. */
     MARRAM_MAPPED = 3,
@@ -45,14 +46,16 @@ marram_status marram_tx_begin(const char *directory, marram_tx **tx);
 marram_status marram_tx_begin_at(int directory, marram_tx **tx);
 
 /*
- * Begins one transaction on several directories, of one dataset or several of one pool: it sees all
- * of them as they were at one moment, and its commit is one moment.
+ * Begins one transaction on several directories, of one dataset or several, in one pool or two. It
+ * sees those of one pool as they were at one moment, and its commit is one moment there; in two
+ * pools all of it is in both, or nothing of it in any.
  */
 marram_status marram_tx_begin_several(const char *const *directories, size_t count, marram_tx **tx);
 
 /*
  * Begins a transaction inside of `outer`, on the same directories. It commits into `outer`; nothing
- * is durable before that commits, which fails as long as any is open inside of it.
+ * is durable before that commits, which fails as long as any is open inside of it. None begins
+ * inside of one over two pools.
  */
 marram_status marram_tx_begin_inside(const marram_tx *outer, marram_tx **tx);
 
@@ -82,6 +85,10 @@ void marram_tx_abort(marram_tx *tx);
  */
 marram_status marram_retry(const char *directory, unsigned retries,
                            int (*work)(marram_tx *tx, void *data), void *data);
+
+/* The same on several directories: see marram_tx_begin_several(). */
+marram_status marram_retry_several(const char *const *directories, size_t count, unsigned retries,
+                                   int (*work)(marram_tx *tx, void *data), void *data);
 
 /* What the last call of this thread that did not end with MARRAM_OK has to say. */
 const char *marram_message(void);

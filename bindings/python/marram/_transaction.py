@@ -11,6 +11,8 @@ from ._errors import Conflict, DaemonError, Refused, Mapped, Unknown
 
 #: The pause before work is done again, in milliseconds: at least, and at most at first.
 PAUSE_MILLISECONDS = (5, 20)
+#: Most pools of a transaction.
+POOLS_MAX = 2
 #: How often the longest pause becomes twice as long.
 DOUBLINGS_MAX = 6
 
@@ -18,34 +20,48 @@ DOUBLINGS_MAX = 6
 class Transaction:
     """A transaction that is open, on directories given by their paths or descriptors of them.
 
-    Several directories are of one dataset, or of several of one pool. It is aborted by `abort`, by
-    an exception in its `with` block, and when the process ends, however it does. A child made by
+    Several directories are of one dataset or of several, in one pool or in two: then all that was
+    done is in both, or nothing of it in any. It is aborted by `abort`, by an exception in its `with` block, and when the process ends, however it does. A child made by
     `os.fork` shares it, and ends it by `commit` alone. Descriptors that were opened in it answer
     `ESTALE` once it has ended.
     """
 
     def __init__(self, directory, *others):
-        self._conversation, self._directories = None, []
+        self._halves, self._directories, self._places = [], [], []
         self._process = os.getpid()
-        mounts, places = [], []
         try:
             for one in (directory, *others):
                 place = _place(one)
-                conversation, mount = behind(place.mount)
-                if self._conversation is None:
-                    self._conversation = conversation
-                elif not conversation.is_with(self._conversation):
-                    conversation.close()
-                    raise place.unsuitable("it is in another pool than the first directory")
-                else:
-                    conversation.close()
-                if mount not in mounts:
-                    mounts.append(mount)
-                places.append((place, mounts.index(mount)))
+                self._places.append((place, self._view_of(place)))
+            self._directories = [None] * len(self._places)
+            for at, half in enumerate(self._halves):
+                where = {"directory": half.mounts[0], "also": half.mounts[1:]}
+                if len(self._halves) > 1:
+                    where["other"] = self._halves[1 - at].pool()
+                if at > 0:
+                    where["id"] = self.id
+                self._ask(at, where)
         except BaseException:
             self._close()
             raise
-        self._begin(places, {"directory": mounts[0], "also": mounts[1:]})
+
+    def _view_of(self, place):
+        """Which view a directory is in: of which pool, and which one there."""
+        conversation, mount = behind(place.mount)
+        for at, half in enumerate(self._halves):
+            if conversation.is_with(half.conversation):
+                conversation.close()
+                break
+        else:
+            at, half = len(self._halves), _Half(conversation, place.mount.owner)
+            self._halves.append(half)
+            if at == POOLS_MAX:
+                raise place.unsuitable("it is in a third pool, and a transaction works in two")
+            if half.owner != self._halves[0].owner:
+                raise place.unsuitable("its pool is mounted by another user than the first one")
+        if mount not in half.mounts:
+            half.mounts.append(mount)
+        return at, half.mounts.index(mount)
 
     def begin_inside(self):
         """Begins a transaction inside of this one, on the same directories.
@@ -54,37 +70,40 @@ class Transaction:
         Nothing is durable before this one commits, which fails as long as any is open in it.
         """
         self.fileno()
+        if len(self._halves) > 1:
+            raise self._places[0][0].unsuitable(
+                "it is seen by a transaction over two pools, and none begins inside of that"
+            )
         inner = Transaction.__new__(Transaction)
-        inner._conversation, inner._directories = None, []
+        inner._places, inner._directories = self._places, [None] * len(self._places)
         inner._process = os.getpid()
-        inner._conversation = self._conversation.another()
-        inner._begin(self._places, {"directory": "", "inside": self.id})
+        inner._halves = [_Half(self._halves[0].conversation.another(), self._halves[0].owner)]
+        try:
+            inner._ask(0, {"directory": "", "inside": self.id})
+        except BaseException:
+            inner._close()
+            raise
         return inner
 
-    def _begin(self, places, where):
-        self._places = places
-        try:
-            self._ask(places, where)
-        except BaseException:
-            self._close()
-            raise
-
-    def _ask(self, places, where):
+    def _ask(self, at, where):
+        half = self._halves[at]
+        places = [(n, p, view) for n, (p, (of, view)) in enumerate(self._places) if of == at]
         author = {"user": os.geteuid(), "command": " ".join(sys.argv) or "python"}
         order = {**where, "author": author, "descriptor": True}
-        self._conversation.put({"begin": order})
-        answer, roots = self._conversation.answer()
+        half.conversation.put({"begin": order})
+        answer, roots = half.conversation.answer()
         try:
             begun = answer.get("begun") if isinstance(answer, dict) else None
             views = [] if begun is None else [begun, *begun.get("also", [])]
             # A daemon of an older version knows one dataset only.
-            if not views or len(views) != len(roots) or max(it for _, it in places) >= len(views):
+            last = max(view for _, _, view in places)
+            if not views or len(views) != len(roots) or last >= len(views):
                 raise DaemonError("the daemon's answer is not one to what was asked")
             #: 32 digits of base 16, which `marram tx show` knows after the commit.
             self.id = begun["id"]
-            self._devices = [view["device"] for view in views]
-            for place, view in places:
-                self._directories.append(place.open_in(os.dup(roots[view])))
+            half.devices = [view["device"] for view in views]
+            for number, place, view in places:
+                self._directories[number] = place.open_in(os.dup(roots[view]))
         finally:
             for root in roots:
                 os.close(root)
@@ -124,20 +143,38 @@ class Transaction:
         """
         self.fileno()
         try:
-            mapped = [file for device in self._devices for file in shared_maps(device)]
+            devices = [device for half in self._halves for device in half.devices]
+            mapped = [file for device in devices for file in shared_maps(device)]
             if mapped:
                 raise Mapped(mapped)
             self._write_back()
-            self._conversation.put({"commit": self.id})
-            try:
-                answer, _ = self._conversation.answer()
-                done = answer["concluded"]
-            except (OSError, ValueError, TypeError, KeyError) as error:
-                raise Unknown(self.id, error) from error
-            if not done["committed"]:
-                raise Refused([_conflict(row) for row in done.get("conflicts", [])])
+            conflicts = self._conclude()
+            if conflicts is not None:
+                raise Refused([_conflict(row) for row in conflicts])
         finally:
             self._close()
+
+    def _conclude(self):
+        """What others have changed, if the commit was refused for that; else nothing."""
+        # Of two pools the one with the smaller id decides, and the other one is asked.
+        *decider, asked = sorted(self._halves, key=lambda half: half.pool()["id"])
+        if decider:
+            order = {"prepare": {"id": self.id, "other": decider[0].pool()}}
+        else:
+            order = {"commit": self.id}
+        asked.conversation.put(order)
+        try:
+            answer, _ = asked.conversation.answer()
+            done = answer["joint" if decider else "concluded"]
+            if not decider:
+                return None if done["committed"] else done.get("conflicts", [])
+            if done == "committed":
+                return None
+            if "refused" in done:
+                return done["refused"]
+            raise Unknown(self.id, done["in_doubt"]["message"])
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise Unknown(self.id, error) from error
 
     def abort(self):
         """Nothing that was done in it has happened."""
@@ -146,8 +183,9 @@ class Transaction:
         try:
             # A child made by `os.fork` only lets go of its copy.
             if self._process == os.getpid():
-                self._conversation.put({"abort": self.id})
-                self._conversation.answer()
+                for half in self._halves:
+                    half.conversation.put({"abort": self.id})
+                    half.conversation.answer()
         except (OSError, ValueError, DaemonError):
             # The end of the conversation aborts it too.
             pass
@@ -156,16 +194,17 @@ class Transaction:
 
     def _write_back(self):
         """Has the kernel hand over what was written through maps."""
-        for view in range(len(self._devices)):
-            at = [place for _, place in self._places].index(view)
-            _sync(self._directories[at])
+        views = [view for _, view in self._places]
+        for view in sorted(set(views)):
+            _sync(self._directories[views.index(view)])
 
     def _close(self):
         for directory in self._directories:
-            os.close(directory)
-        if self._conversation is not None:
-            self._conversation.close()
-        self._directories, self._conversation = [], None
+            if directory is not None:
+                os.close(directory)
+        for half in self._halves:
+            half.conversation.close()
+        self._directories, self._halves = [], []
 
     def __enter__(self):
         return self
@@ -179,9 +218,22 @@ class Transaction:
             self.abort()
 
     def __del__(self):
-        if self._conversation is not None and self._process == os.getpid():
+        if self._halves and self._process == os.getpid():
             self.abort()
             self._close()
+
+
+class _Half:
+    """A transaction in one of the pools that it works in."""
+
+    def __init__(self, conversation, owner):
+        self.conversation, self.owner = conversation, owner
+        self.mounts, self.devices = [], []
+
+    def pool(self):
+        """The pool, as the other one is told of it."""
+        greeting = self.conversation.greeting
+        return {"id": greeting.get("pool_id", ""), "path": greeting.get("pool", "")}
 
 
 def _place(directory):
@@ -220,11 +272,13 @@ def transaction(directory, *others):
 def retry(directory, work, retries=5):
     """Calls `work(tx)` in a transaction and commits; what it returns.
 
+    `directory` is one, or a list or tuple of several.
     If the commit is refused, it is called again in a new transaction after a pause, `retries` times
     at most. What it does besides happens each time.
     """
+    directories = directory if isinstance(directory, (list, tuple)) else [directory]
     for attempt in range(retries + 1):
-        tx = Transaction(directory)
+        tx = Transaction(*directories)
         try:
             with tx:
                 return work(tx)

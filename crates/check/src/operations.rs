@@ -64,7 +64,11 @@ fn check_transactions(checker: &mut Checker<'_>, pool: &PoolTree, superblock: &S
             let is_before = |entry: &&OperationRecord| {
                 entry.subject == part.dataset && entry.before == part.before && part.before != 0
             };
-            if pool.operations.get(&number).filter(is_before).is_none() {
+            let before = pool.datasets.get(&part.before).map(|found| &found.record);
+            let is_own = before.is_some_and(|before| {
+                before.state == DatasetState::Snapshot && before.parent == part.dataset
+            });
+            if !is_own || pool.operations.get(&number).filter(is_before).is_none() {
                 let detail = format!("what transaction {first} has prepared has no way back");
                 report(checker, Some(number), detail);
             }

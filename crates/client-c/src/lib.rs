@@ -94,17 +94,9 @@ pub unsafe extern "C" fn marram_tx_begin_several(
     count: usize,
     tx: *mut *mut MarramTx,
 ) -> Status {
-    let begun = match directories.is_null() || count == 0 {
-        true => Err(Error::from(std::io::Error::from(ErrorKind::InvalidInput))),
-        false => {
-            // SAFETY: as the caller promises.
-            let texts = unsafe { std::slice::from_raw_parts(directories, count) };
-            // SAFETY: as the caller promises.
-            let paths = texts.iter().map(|text| unsafe { path_of(*text) });
-            let paths = paths.collect::<Result<Vec<_>, Error>>();
-            paths.and_then(|paths| Transaction::begin_several(&paths))
-        }
-    };
+    // SAFETY: as the caller promises.
+    let paths = unsafe { paths_of(directories, count) };
+    let begun = paths.and_then(|paths| Transaction::begin_several(&paths));
     // SAFETY: as the caller promises.
     unsafe { hand_out(begun, tx) }
 }
@@ -197,13 +189,30 @@ pub unsafe extern "C" fn marram_retry(
     work: Option<Work>,
     data: *mut c_void,
 ) -> Status {
+    // SAFETY: as the caller promises.
+    unsafe { marram_retry_several(&raw const directory, 1, retries, work, data) }
+}
+
+/// The same on several directories.
+///
+/// # Safety
+/// `directories` has `count` strings that end with 0. `work` may be called with a transaction and
+/// `data`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn marram_retry_several(
+    directories: *const *const c_char,
+    count: usize,
+    retries: c_uint,
+    work: Option<Work>,
+    data: *mut c_void,
+) -> Status {
     let gave_up = || Error::from(std::io::Error::other("the work in the transaction gave up"));
     // SAFETY: as the caller promises.
-    let done = unsafe { path_of(directory) }.and_then(|directory| {
+    let done = unsafe { paths_of(directories, count) }.and_then(|directories| {
         let work = work.ok_or_else(|| std::io::Error::from(ErrorKind::InvalidInput))?;
         let mut attempts = 0;
         loop {
-            let mut tx = MarramTx::from(Transaction::begin(directory)?);
+            let mut tx = MarramTx::from(Transaction::begin_several(&directories)?);
             // SAFETY: as the caller promises; the work does not end the transaction.
             if unsafe { work(&raw mut tx, data) } != 0 {
                 return Err(gave_up());
@@ -242,6 +251,18 @@ unsafe fn path_of<'p>(path: *const c_char) -> Result<&'p Path, Error> {
     // SAFETY: as the caller promises.
     let text = unsafe { CStr::from_ptr(path) };
     Ok(Path::new(OsStr::from_bytes(text.to_bytes())))
+}
+
+/// # Safety
+/// `paths` is null or has `count` pointers, each as [`path_of`] wants it.
+unsafe fn paths_of<'p>(paths: *const *const c_char, count: usize) -> Result<Vec<&'p Path>, Error> {
+    if paths.is_null() || count == 0 {
+        return Err(std::io::Error::from(ErrorKind::InvalidInput).into());
+    }
+    // SAFETY: as the caller promises.
+    let texts = unsafe { std::slice::from_raw_parts(paths, count) };
+    // SAFETY: as the caller promises.
+    texts.iter().map(|text| unsafe { path_of(*text) }).collect()
 }
 
 /// # Safety

@@ -4,11 +4,24 @@ use crate::conversation::Conversation;
 use crate::error::{Error, Result};
 use crate::folders::{own_uid, private_control_folders_of};
 use crate::mount_table::MountEntry;
-use crate::protocol::{Greeting, Mount, PROTOCOL};
+use crate::protocol::{Greeting, Mount, PROTOCOL, Pool};
 use std::path::{Path, PathBuf};
 
 /// Most sockets of a folder that are looked at.
 const SOCKETS_MAX: usize = 256;
+
+/// A daemon that has made a mount.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// A conversation with it.
+    pub(crate) conversation: Conversation,
+    /// Where it knows the mount to be.
+    pub(crate) directory: PathBuf,
+    /// What it has mounted.
+    pub(crate) pool: Pool,
+    /// Whose it is.
+    pub(crate) owner: u32,
+}
 
 /// Finds the daemon that has made a mount, wherever that is bound to and in whatever mount
 /// namespace it is seen; also where the daemon knows the mount to be.
@@ -20,7 +33,7 @@ const SOCKETS_MAX: usize = 256;
 ///
 /// # Errors
 /// It is somebody else's; none answers; it does not know [`PROTOCOL`].
-pub(crate) fn behind(entry: &MountEntry) -> Result<(Conversation, PathBuf)> {
+pub(crate) fn behind(entry: &MountEntry) -> Result<Found> {
     let owner = entry.owner_uid().unwrap_or_else(own_uid);
     let unsuitable =
         |reason: String| Error::Unsuitable { directory: entry.directory.clone(), reason };
@@ -42,7 +55,7 @@ pub(crate) fn behind(entry: &MountEntry) -> Result<(Conversation, PathBuf)> {
             hint: Some("unmount the file system, and mount it by a newer marram".to_owned()),
         });
     }
-    Ok((conversation, directory))
+    Ok(Found { conversation, directory, pool: greeting.pool, owner })
 }
 
 /// A daemon that has the mount; one that does not greet as a daemon does is as good as none.

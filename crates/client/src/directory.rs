@@ -75,9 +75,8 @@ impl Inner {
         Ok(opened)
     }
 
-    /// That it is not among those of the first directory of a transaction.
-    pub(crate) fn elsewhere(&self) -> Error {
-        let reason = "it is in another pool than the first directory of the transaction";
+    /// That it is not suitable, for a reason.
+    pub(crate) fn unsuitable(&self, reason: &str) -> Error {
         Error::Unsuitable { directory: self.path.clone(), reason: reason.to_owned() }
     }
 

@@ -39,7 +39,7 @@ mod socket;
 mod transaction;
 
 pub use error::{Conflict, Error, Result};
-pub use retry::retry;
+pub use retry::{retry, retry_several};
 pub use transaction::{Committed, Transaction};
 
 /// How a daemon is found and asked: what the `marram` command shares with the library. No program

@@ -22,12 +22,26 @@ pub const DATASETS_MAX: usize = 8;
 pub(crate) struct Greeting {
     /// The version of the program.
     pub(crate) version: String,
+    /// The pool.
+    #[serde(flatten)]
+    pub(crate) pool: Pool,
     /// The version of this module that the daemon knows: none is older than all.
     #[serde(default)]
     pub(crate) transactions: u32,
     /// What it has mounted.
     #[serde(default)]
     pub(crate) mounts: Vec<Mount>,
+}
+
+/// A pool, as its daemon tells of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Pool {
+    /// Its id, in hexadecimal.
+    #[serde(default, rename = "pool_id")]
+    pub(crate) id: String,
+    /// Where it is.
+    #[serde(default, rename = "pool")]
+    pub(crate) path: PathBuf,
 }
 
 /// A mount of a daemon.
@@ -53,6 +67,34 @@ pub(crate) enum Request<'a> {
     Commit(&'a str),
     /// Abort it.
     Abort(&'a str),
+    /// Commit one that works in two pools: this is the one that prepares, and the other one
+    /// decides.
+    Prepare(Joint<'a>),
+}
+
+/// A commit in two pools.
+#[derive(Debug, Serialize)]
+pub(crate) struct Joint<'a> {
+    /// The id of the transaction, the same in both.
+    pub(crate) id: &'a str,
+    /// The pool that decides: of two that with the smaller id.
+    pub(crate) other: OtherPool<'a>,
+}
+
+/// The other pool of a transaction.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct OtherPool<'a> {
+    /// Its id.
+    pub(crate) id: &'a str,
+    /// Where it is.
+    pub(crate) path: &'a Path,
+}
+
+impl Pool {
+    /// As the other one hears of it.
+    pub(crate) fn as_other(&self) -> OtherPool<'_> {
+        OtherPool { id: &self.id, path: &self.path }
+    }
 }
 
 /// A transaction to begin.
@@ -66,6 +108,12 @@ pub(crate) struct BeginOrder<'a> {
     /// The transaction that it is to be inside of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) inside: Option<&'a str>,
+    /// The id that it has in another pool, in which it works too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) id: Option<&'a str>,
+    /// That pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) other: Option<OtherPool<'a>>,
     /// On whose behalf.
     pub(crate) author: Author,
     /// The roots of the views come as descriptors with the answer, and at no path.
@@ -90,8 +138,22 @@ pub(crate) enum Answer {
     Begun(Begun),
     /// A transaction was committed, or refused.
     Concluded(Conclusion),
+    /// One that works in two pools was committed, or refused, or is in doubt.
+    Joint(JointConclusion),
     /// It is done.
     Done,
+}
+
+/// What a commit in two pools has come to.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum JointConclusion {
+    /// It has been done in both.
+    Committed,
+    /// It was done in neither.
+    Refused(Vec<ConflictRow>),
+    /// It is prepared in one, and what the other one has decided is not known.
+    InDoubt(Refusal),
 }
 
 /// A transaction that has begun.
@@ -170,7 +232,7 @@ fn bytes_of(hexadecimal: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, ConflictRow, Response};
+    use super::{Answer, ConflictRow, JointConclusion, Response};
     use crate::error::Conflict;
     use std::os::unix::ffi::OsStrExt;
 
@@ -179,6 +241,10 @@ mod tests {
         let line = r#"{"Ok":{"begun":{"id":"ab","place":"/x","device":"0:7","new":1}}}"#;
         let read: Response = serde_json::from_str(line).unwrap();
         assert!(matches!(read, Ok(Answer::Begun(begun)) if begun.id == "ab"));
+        let line = r#"{"Ok":{"joint":{"in_doubt":{"kind":"failed","message":"no"}}}}"#;
+        let read: Response = serde_json::from_str(line).unwrap();
+        let Ok(Answer::Joint(JointConclusion::InDoubt(why))) = read else { panic!("{read:?}") };
+        assert_eq!(why.message, "no");
         let line = r#"{"Err":{"kind":"failed","message":"no","hint":null}}"#;
         assert!(serde_json::from_str::<Response>(line).unwrap().is_err());
         for line in ["", "{}", "{\"Ok\":7}", "[]", "{\"Ok\":{\"begun\":{}}}"] {

@@ -19,11 +19,23 @@ const DOUBLINGS_MAX: u32 = 6;
 pub fn retry<T, E: From<Error>>(
     directory: impl AsRef<Path>,
     retries: u32,
+    work: impl FnMut(&Transaction) -> Result<T, E>,
+) -> Result<T, E> {
+    retry_several(&[directory], retries, work)
+}
+
+/// The same in a transaction on several directories: see [`Transaction::begin_several`].
+///
+/// # Errors
+/// As for [`retry`].
+pub fn retry_several<P: AsRef<Path>, T, E: From<Error>>(
+    directories: &[P],
+    retries: u32,
     mut work: impl FnMut(&Transaction) -> Result<T, E>,
 ) -> Result<T, E> {
     let mut attempts = 0;
     loop {
-        let transaction = Transaction::begin(&directory)?;
+        let transaction = Transaction::begin_several(directories)?;
         let wait = pause(transaction.id(), attempts);
         let done = work(&transaction)?;
         match transaction.commit() {

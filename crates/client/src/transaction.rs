@@ -1,17 +1,24 @@
 //! A transaction of this process.
 
 use crate::conversation::Conversation;
+use crate::daemon::Found;
 use crate::device::DeviceNumber;
 use crate::directory::{Inner, Place};
 use crate::error::{Error, Result};
 use crate::folders::own_uid;
-use crate::protocol::{Answer, Author, BeginOrder, Begun, Request};
+use crate::protocol::{
+    Answer, Author, BeginOrder, Begun, ConflictRow, Joint, JointConclusion, Pool, Request,
+};
 use crate::{daemon, maps};
 use rustix::fs::{CWD, Mode, OFlags, openat, syncfs};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+
+/// Most pools of a transaction.
+const POOLS_MAX: usize = 2;
 
 /// A transaction that is open. It is aborted when this is dropped, and when the process ends,
 /// however it does. A child made by `fork` shares it, and ends it by a commit alone.
@@ -24,25 +31,51 @@ pub struct Transaction {
     id: String,
     /// The directories, at least one, in the order in which they were named.
     directories: Vec<Directory>,
-    /// Of the files in each view.
-    devices: Vec<DeviceNumber>,
-    conversation: Conversation,
+    /// What it has in each of the pools that it works in: one, or two.
+    halves: Vec<Half>,
     /// The process that has begun it.
     process: u32,
     has_ended: bool,
+}
+
+/// A transaction in one pool.
+#[derive(Debug)]
+struct Half {
+    pool: Pool,
+    conversation: Conversation,
+    /// Of the files in each view.
+    devices: Vec<DeviceNumber>,
 }
 
 /// A directory of a transaction.
 #[derive(Debug)]
 struct Directory {
     place: Inner,
-    /// Which of the views it is in.
-    view: usize,
+    view: ViewNumber,
     opened: OwnedFd,
 }
 
-/// Where directories are: each with the number of the mount that it is in.
-type Places = Vec<(Inner, usize)>;
+/// A view: which pool it is of, and which of the views there it is.
+type ViewNumber = (usize, usize);
+
+/// Where directories are, and where they are seen.
+type Places = Vec<(Inner, ViewNumber)>;
+
+/// A pool in which one is to begin, with the mounts of its datasets.
+struct Beginning {
+    found: Found,
+    mounts: Vec<PathBuf>,
+}
+
+/// How one begins in a pool.
+struct Terms<'a> {
+    /// The mounts of its datasets.
+    mounts: &'a [PathBuf],
+    inside: Option<&'a str>,
+    /// Its id and the other pool, if it has begun there.
+    id: Option<&'a str>,
+    other: Option<&'a Pool>,
+}
 
 /// What a commit has made of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,13 +102,14 @@ impl Transaction {
         Transaction::begin_several_at(&[directory])
     }
 
-    /// Begins one transaction on several directories, of one dataset or several of one pool. It
-    /// sees all of them as they were at one moment, and its commit makes all that was done in them
-    /// happen at one moment. [`Transaction::directories`] has one descriptor of each.
+    /// Begins one transaction on several directories, of one dataset or several, in one pool or
+    /// two. It sees all of them of one pool as they were at one moment, and its commit makes all
+    /// that was done in them happen at one moment; in two pools, in both or in neither.
+    /// [`Transaction::directories`] has one descriptor of each.
     ///
     /// # Errors
-    /// As [`Transaction::begin`]; they are in different pools; there are more than 8 datasets, or
-    /// no directory.
+    /// As [`Transaction::begin`]; they are in more than two pools, or in two that two users have
+    /// mounted; there are more than 8 datasets in a pool, or no directory.
     pub fn begin_several<P: AsRef<Path>>(directories: &[P]) -> Result<Transaction> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |directory: &P| openat(CWD, directory.as_ref(), flags, Mode::empty());
@@ -89,26 +123,31 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::begin_several`].
     pub fn begin_several_at<F: AsFd>(directories: &[F]) -> Result<Transaction> {
-        let (mut first, mut mounts): (Option<Conversation>, Vec<PathBuf>) = (None, Vec::new());
+        let mut beginnings: Vec<Beginning> = Vec::new();
         let mut places = Places::new();
         for directory in directories {
             let place = Place::of(directory.as_fd())?;
-            let (conversation, mount) = daemon::behind(&place.mount)?;
-            match &first {
-                None => first = Some(conversation),
-                Some(first) if first.is_with(&conversation) => (),
-                Some(_) => return Err(place.inner.elsewhere()),
-            }
-            let known = mounts.iter().position(|known| *known == mount);
-            places.push((place.inner, known.unwrap_or(mounts.len())));
-            if known.is_none() {
-                mounts.push(mount);
-            }
+            let found = daemon::behind(&place.mount)?;
+            let half = half_of(&mut beginnings, found, &place.inner)?;
+            places.push((place.inner, half));
         }
-        let (Some(conversation), Some((mount, also))) = (first, mounts.split_first()) else {
-            return Err(io::Error::from(ErrorKind::InvalidInput).into());
-        };
-        Transaction::begin_by(conversation, (mount, also, None), places)
+        let pools: Vec<Pool> = beginnings.iter().map(|it| it.found.pool.clone()).collect();
+        let mut transaction = Transaction::new();
+        for (at, Beginning { found, mounts }) in beginnings.into_iter().enumerate() {
+            let other = pools.iter().enumerate().find(|(other, _)| *other != at);
+            let id = transaction.id.clone();
+            let terms = Terms {
+                mounts: &mounts,
+                inside: None,
+                id: (at > 0).then_some(&*id),
+                other: other.map(|(_, pool)| pool),
+            };
+            transaction.begin_in(found.conversation, found.pool, (terms, &places))?;
+        }
+        match transaction.halves.is_empty() {
+            true => Err(io::Error::from(ErrorKind::InvalidInput).into()),
+            false => Ok(transaction.in_order(&places)),
+        }
     }
 
     /// Begins a transaction inside of this one, on the same directories. It sees what this one has
@@ -118,40 +157,78 @@ impl Transaction {
     /// commits, which fails as long as any is open inside of it; if it is aborted, so are they.
     ///
     /// # Errors
-    /// This one has ended; too many are open, or inside of each other; its directory was renamed
-    /// or removed in it.
+    /// This one has ended, or works in two pools; too many are open, or inside of each other; its
+    /// directory was renamed or removed in it.
     pub fn begin_inside(&self) -> Result<Transaction> {
-        let conversation = self.conversation.another()?;
-        let place = |it: &Directory| (it.place.clone(), it.view);
-        let places = self.directories.iter().map(place).collect();
-        let inside = Some(self.id.as_str());
-        Transaction::begin_by(conversation, (Path::new(""), &[], inside), places)
+        let [half] = &*self.halves else {
+            let reason =
+                "it is seen by a transaction over two pools, and none begins inside of that";
+            return Err(self.directories[0].place.unsuitable(reason));
+        };
+        let places: Places =
+            self.directories.iter().map(|it| (it.place.clone(), it.view)).collect();
+        let terms = Terms { mounts: &[], inside: Some(&self.id), id: None, other: None };
+        let mut inner = Transaction::new();
+        inner.begin_in(half.conversation.another()?, half.pool.clone(), (terms, &places))?;
+        Ok(inner.in_order(&places))
     }
 
-    fn begin_by(
+    /// One that has begun in no pool yet. What has begun of it is aborted when it is dropped.
+    fn new() -> Transaction {
+        let (process, has_ended) = (std::process::id(), false);
+        let (directories, halves) = (Vec::new(), Vec::new());
+        Transaction { id: String::new(), directories, halves, process, has_ended }
+    }
+
+    /// Begins it in one more pool, and opens the directories there.
+    fn begin_in(
+        &mut self,
         mut conversation: Conversation,
-        (directory, also, inside): (&Path, &[PathBuf], Option<&str>),
-        places: Places,
-    ) -> Result<Transaction> {
+        pool: Pool,
+        (terms, places): (Terms<'_>, &Places),
+    ) -> Result<()> {
         let author = Author { user: own_uid(), command: command_line() };
-        let order = BeginOrder { directory, also, inside, author, descriptor: true };
-        conversation.put(&Request::Begin(order))?;
+        let (directory, also) = match terms.mounts {
+            [] => (Path::new(""), &[][..]),
+            [first, also @ ..] => (first.as_path(), also),
+        };
+        conversation.put(&Request::Begin(BeginOrder {
+            directory,
+            also,
+            inside: terms.inside,
+            id: terms.id,
+            other: terms.other.map(Pool::as_other),
+            author,
+            descriptor: true,
+        }))?;
         let (response, roots) = conversation.answer()?;
         let Answer::Begun(Begun { id, device, also }) = response? else {
             return Err(unexpected().into());
         };
         let also = also.into_iter().map(|view| view.device);
         let devices: Vec<DeviceNumber> = std::iter::once(device).chain(also).collect();
-        // The end of the conversation aborts it if this fails. A daemon of an older version knows
-        // one dataset only.
-        let mut directories = Vec::with_capacity(places.len());
-        for (place, view) in places {
-            let root = roots.get(view).filter(|_| roots.len() == devices.len());
+        let has_all = roots.len() == devices.len() && terms.id.is_none_or(|told| told == id);
+        let half = self.halves.len();
+        self.id = id;
+        self.halves.push(Half { pool, conversation, devices });
+        // A daemon of an older version knows one dataset only.
+        for (place, view) in places.iter().filter(|(_, view)| view.0 == half) {
+            let root = roots.get(view.1).filter(|_| has_all);
             let opened = place.open_in(root.ok_or_else(unexpected)?)?;
-            directories.push(Directory { place, view, opened });
+            self.directories.push(Directory { place: place.clone(), view: *view, opened });
         }
-        let process = std::process::id();
-        Ok(Transaction { id, directories, devices, conversation, process, has_ended: false })
+        Ok(())
+    }
+
+    /// The same, with its directories in the order of their places: they were opened pool by pool.
+    fn in_order(mut self, places: &Places) -> Transaction {
+        let mut opened = std::mem::take(&mut self.directories);
+        for (_, view) in places {
+            if let Some(at) = opened.iter().position(|directory| directory.view.0 == view.0) {
+                self.directories.push(opened.remove(at));
+            }
+        }
+        self
     }
 
     /// The directory in the view of the transaction: an `O_PATH` descriptor, for `openat` and all
@@ -179,25 +256,46 @@ impl Transaction {
     /// and with [`Error::Unknown`] it may have been done. Otherwise nothing of it is there.
     pub fn commit(mut self) -> Result<Committed> {
         let mut mapped = Vec::new();
-        for device in &self.devices {
+        for device in self.halves.iter().flat_map(|half| &half.devices) {
             mapped.extend(maps::shared_of(*device)?);
         }
         if !mapped.is_empty() {
             return Err(Error::Mapped(mapped));
         }
         self.write_back()?;
-        // A request that no daemon has taken was not done.
-        self.conversation.put(&Request::Commit(&self.id))?;
-        self.has_ended = true;
         let id = self.id.clone();
-        let (response, _) = match self.conversation.answer() {
+        // Of two pools the one with the smaller id decides, and the other one is asked.
+        let asked = match &*self.halves {
+            [first, second] if first.pool.id < second.pool.id => 1,
+            _ => 0,
+        };
+        let decider = self.halves.get(1 - asked).map(|half| half.pool.clone());
+        let request = match &decider {
+            Some(pool) => Request::Prepare(Joint { id: &id, other: pool.as_other() }),
+            None => Request::Commit(&id),
+        };
+        // A request that no daemon has taken was not done.
+        self.halves[asked].conversation.put(&request)?;
+        self.has_ended = true;
+        let answer = self.halves[asked].conversation.answer();
+        if let Some(half) = decider.and_then(|_| self.halves.get_mut(1 - asked)) {
+            // Until here it was open there, too. Its view ends before this returns.
+            half.abort(&id);
+        }
+        let (response, _) = match answer {
             Ok(answer) => answer,
             Err(reason) => return Err(Error::Unknown { id, reason }),
         };
+        let refused = |rows: Vec<ConflictRow>| {
+            Err(Error::Refused(rows.into_iter().map(Into::into).collect()))
+        };
         match response? {
             Answer::Concluded(done) if done.committed => Ok(Committed { id }),
-            Answer::Concluded(done) => {
-                Err(Error::Refused(done.conflicts.into_iter().map(Into::into).collect()))
+            Answer::Concluded(done) => refused(done.conflicts),
+            Answer::Joint(JointConclusion::Committed) => Ok(Committed { id }),
+            Answer::Joint(JointConclusion::Refused(conflicts)) => refused(conflicts),
+            Answer::Joint(JointConclusion::InDoubt(why)) => {
+                Err(Error::Unknown { id, reason: io::Error::other(why.message) })
             }
             _ => Err(Error::Unknown { id, reason: unexpected() }),
         }
@@ -212,15 +310,16 @@ impl Transaction {
     fn say_abort(&mut self) {
         let has_ended = std::mem::replace(&mut self.has_ended, true);
         let is_own = self.process == std::process::id();
-        if is_own && !has_ended && self.conversation.put(&Request::Abort(&self.id)).is_ok() {
-            let _aborted_with_the_conversation_at_worst = self.conversation.answer();
+        if is_own && !has_ended {
+            self.halves.iter_mut().for_each(|half| half.abort(&self.id));
         }
     }
 
     /// Has the kernel hand over what was written through maps.
     fn write_back(&self) -> Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        for view in 0..self.devices.len() {
+        let views: BTreeSet<ViewNumber> = self.directories.iter().map(|it| it.view).collect();
+        for view in views {
             let Some(first) = self.directories.iter().find(|it| it.view == view) else { continue };
             match openat(&first.opened, ".", flags, Mode::empty()) {
                 Ok(opened) => syncfs(opened)?,
@@ -231,6 +330,41 @@ impl Transaction {
         }
         Ok(())
     }
+}
+
+impl Half {
+    /// Ends what there is in its pool, if it is open.
+    fn abort(&mut self, id: &str) {
+        if self.conversation.put(&Request::Abort(id)).is_ok() {
+            let _aborted_with_the_conversation_at_worst = self.conversation.answer();
+        }
+    }
+}
+
+/// Which view a directory is in, of those that are to be; one more, if it is in none of them.
+fn half_of(beginnings: &mut Vec<Beginning>, found: Found, place: &Inner) -> Result<ViewNumber> {
+    let known = beginnings.iter().position(|it| it.found.conversation.is_with(&found.conversation));
+    let half = match known {
+        Some(half) => half,
+        None if beginnings.len() == POOLS_MAX => {
+            return Err(place.unsuitable("it is in a third pool, and a transaction works in two"));
+        }
+        None if beginnings.iter().any(|it| it.found.owner != found.owner) => {
+            let reason = "its pool is mounted by another user than that of the first directory";
+            return Err(place.unsuitable(reason));
+        }
+        None => beginnings.len(),
+    };
+    let directory = found.directory.clone();
+    if known.is_none() {
+        beginnings.push(Beginning { found, mounts: Vec::new() });
+    }
+    let mounts = &mut beginnings[half].mounts;
+    let view = mounts.iter().position(|mount| *mount == directory).unwrap_or(mounts.len());
+    if view == mounts.len() {
+        mounts.push(directory);
+    }
+    Ok((half, view))
 }
 
 impl Drop for Transaction {

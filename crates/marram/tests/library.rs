@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod hostile_clients;
+mod library_pools;
 mod ordinary_user;
 #[allow(dead_code, reason = "these tests use a part of the bench")]
 mod tree;
@@ -253,6 +254,7 @@ fn a_part_is_played() {
     match part.as_str() {
         "waits" => wait_in_a_transaction(&place),
         "user" => work_as_a_user(&place),
+        "two pools" => library_pools::work_as_a_user(&place),
         "hostile" => {
             let of = |name: &str| std::env::var(name).unwrap();
             let (socket, mount) = (of("MARRAM_TEST_SOCKET"), of("MARRAM_TEST_MOUNT"));
@@ -472,16 +474,31 @@ fn one_is_over_two_datasets() {
     bench.run("create other.pool --size 64M").good();
     bench.make_folder("other");
     bench.run("mount other.pool other").good();
-    let refused = Transaction::begin_several(&[&places[0], &bench.path("other")]).unwrap_err();
-    assert!(refused.to_string().contains("another pool"), "{refused}");
-    ["other", "two"].iter().for_each(|place| drop(bench.run(&format!("unmount {place}")).good()));
+    bench.run("create third.pool --size 64M").good();
+    bench.make_folder("third");
+    bench.run("mount third.pool third").good();
+    let three = [places[0].clone(), bench.path("other"), bench.path("third")];
+    let refused = Transaction::begin_several(&three).unwrap_err();
+    assert!(refused.to_string().contains("third pool"), "{refused}");
+    ["third", "other", "two"]
+        .iter()
+        .for_each(|place| drop(bench.run(&format!("unmount {place}")).good()));
     nothing_is_left(&bench);
 }
 
 #[test]
+fn one_is_over_two_pools_in_c_and_python() {
+    over_both_in_c_and_python(library_pools::second_pool, "other");
+}
+
+#[test]
 fn one_is_over_two_datasets_in_c_and_python() {
+    over_both_in_c_and_python(second, "two");
+}
+
+fn over_both_in_c_and_python(make: fn(&Workbench) -> [PathBuf; 2], mount: &str) {
     let Some((bench, _turn)) = mounted() else { return };
-    let places = second(&bench);
+    let places = make(&bench);
     let Some(prefix) = installed(&bench) else { return };
     let script = "import marram, os, sys\n\
                   with marram.transaction(*sys.argv[1:]) as tx:\n    \
@@ -509,7 +526,7 @@ fn one_is_over_two_datasets_in_c_and_python() {
         assert_ne!(outcome(&mut program).status, 0);
         assert_eq!(fs::read_to_string(places[0].join("next")).unwrap(), "again\n");
     }
-    bench.run("unmount two").good();
+    bench.run(&format!("unmount {mount}")).good();
     nothing_is_left(&bench);
 }
 

@@ -14,7 +14,9 @@ use std::time::Duration;
 const REFUSED: i32 = 123;
 const UNKNOWN: i32 = 122;
 /// How often a transaction is to be brought into doubt, each time a little later.
-const ATTEMPTS: u64 = 5;
+const ATTEMPTS: u64 = 6;
+/// What ends a doubt without a command: the mount of the other pool.
+const MOUNT: &str = "mount";
 /// Rounds in which something is killed.
 const KILLS: u64 = 9;
 
@@ -158,7 +160,7 @@ fn what_cannot_be_in_two_pools_is_refused_by_name() {
     {
         run(&bench, words, ": > $OUT/ran").refused(125, &[told]);
     }
-    bench.run("tx begin mnt --with other").refused(2, &["other.pool"]);
+    bench.run("tx begin mnt --with other --with third").refused(2, &["third.pool", "at most"]);
     let inner = "\"$MARRAM\" tx run --with $OUT/other -- true; test $? = 125";
     outcome(
         bench
@@ -204,11 +206,7 @@ fn a_kill_at_any_step_leaves_both_or_neither() {
         }
         for (pool, mount) in roles {
             wait_for("both have heard of each other", || unfinished(&bench, pool).is_empty());
-            // A mount that was there during a doubt may be at its end.
-            if listed(&bench, mount).is_err() {
-                bench.run(&format!("unmount {mount}")).good();
-                bench.run(&format!("mount {pool} {mount}")).good();
-            }
+            listed(&bench, mount).expect("a mount that was there during a doubt goes on");
         }
         let count = |mount: &str| {
             let names = fs::read_dir(bench.path(mount)).unwrap();
@@ -253,11 +251,13 @@ fn into_doubt(bench: &Workbench, name: &str, millis: u64) -> Option<String> {
 fn what_is_in_doubt_is_named_and_ended_by_hand_or_by_the_other_pool() {
     let Some(bench) = both() else { return };
     let [(decides, its_mount), (prepares, mount)] = roles(&bench);
-    let mut words = ["--commit", "--abort", ""].iter().cycle();
+    let mut words = ["--commit", "--abort", "", MOUNT].iter().cycle();
     let mut word = *words.next().unwrap();
     for attempt in 0..ATTEMPTS {
         let name = format!("a{attempt}");
         let name = name.as_str();
+        fs::write(bench.path(&format!("{mount}/held")), "held").unwrap();
+        let held = fs::File::open(bench.path(&format!("{mount}/held"))).unwrap();
         let Some(id) = into_doubt(&bench, name, 25 + attempt * 25) else { continue };
         let told = bench.run(&format!("status {prepares}"));
         told.refused(3, &[]);
@@ -275,16 +275,30 @@ fn what_is_in_doubt_is_named_and_ended_by_hand_or_by_the_other_pool() {
         assert!(
             shown.as_array().unwrap().iter().any(|it| it["operation"] == "transaction-prepared")
         );
-        let ended = bench.run(&format!("tx resolve {prepares} {id} {word} --json")).result();
-        let committed = ended["outcome"] == "committed";
-        assert_eq!(ended["by_hand"], !word.is_empty());
-        bench.run(&format!("unmount {mount}")).good();
-        bench.run(&format!("mount {prepares} {mount}")).good();
+        if word == MOUNT {
+            bench.run(&format!("mount {decides} {its_mount}")).good();
+            wait_for("both have heard of each other", || unfinished(&bench, prepares).is_empty());
+        }
+        let committed = match word {
+            MOUNT => bench.path(&format!("{its_mount}/{name}")).exists(),
+            word => {
+                let ended =
+                    bench.run(&format!("tx resolve {prepares} {id} {word} --json")).result();
+                assert_eq!(ended["by_hand"], !word.is_empty());
+                ended["outcome"] == "committed"
+            }
+        };
+        // The mount has lived through the doubt, with a file open, and goes on as it ended.
         assert_eq!(bench.path(&format!("{mount}/{name}")).exists(), committed);
-        bench.run(&format!("mount {decides} {its_mount}")).good();
+        assert_eq!(std::io::read_to_string(held).unwrap(), "held");
+        fs::write(bench.path(&format!("{mount}/after-{name}")), "after").unwrap();
+        bench.run(&format!("snapshot {mount}@after-{name}")).good();
+        if word != MOUNT {
+            bench.run(&format!("mount {decides} {its_mount}")).good();
+        }
         let has_it = bench.path(&format!("{its_mount}/{name}")).exists();
         match word {
-            "" => assert_eq!(has_it, committed, "as the other pool has it"),
+            "" | MOUNT => assert_eq!(has_it, committed, "as the other pool has it"),
             _ if has_it == committed => {
                 wait_for("they agree", || unfinished(&bench, prepares).is_empty());
             }
@@ -299,6 +313,116 @@ fn what_is_in_doubt_is_named_and_ended_by_hand_or_by_the_other_pool() {
         let expected = if committed { "transaction" } else { "transaction-aborted" };
         assert_eq!(entry.unwrap()["operation"], expected);
         word = *words.next().unwrap();
+    }
+    finish(bench);
+}
+
+/// A line of the shell in a transaction that is open, from `directory`.
+fn step(bench: &Workbench, directory: &str, id: &str, line: &str) -> Outcome {
+    let mut command = bench.command();
+    command.current_dir(bench.path(directory)).args(["tx", "run", "--id", id, "--", "sh", "-c"]);
+    outcome(command.arg(line).env("OUT", bench.path(".")))
+}
+
+fn begun(bench: &Workbench) -> String {
+    bench.run("tx begin mnt --with other").good().out.trim().to_owned()
+}
+
+fn open_in(bench: &Workbench, target: &str) -> usize {
+    bench.run(&format!("tx list {target} --json")).result().as_array().unwrap().len()
+}
+
+#[test]
+fn one_that_stays_open_is_committed_in_both_or_in_neither() {
+    let Some(bench) = both() else { return };
+    let unchanged = || {
+        assert_eq!(
+            (read(&bench, "mnt/src/b"), read(&bench, "other/c")),
+            ("two\n".into(), "three\n".into())
+        );
+    };
+    let id = begun(&bench);
+    step(&bench, "mnt", &id, "echo one > src/b; echo more >> $OUT/other/c").good();
+    let seen = step(&bench, "other", &id, "cat $OUT/mnt/src/b c; echo new > new").good().out;
+    assert_eq!(seen, "one\nthree\nmore\n", "each command sees what those before have done");
+    unchanged();
+    let row = bench.run("tx list other --json").result()[0].clone();
+    assert!(row["other"]["path"].as_str().unwrap().ends_with("work.pool"), "{row}");
+    assert!(bench.run("tx list mnt").good().out.contains("other.pool"));
+    let told = bench.run(&format!("tx diff other {id}")).good().out;
+    for line in ["/mnt/src/b", "/other/c", "/other/new"] {
+        assert!(told.contains(line), "{told}");
+    }
+    bench.run(&format!("tx commit other {id}")).good();
+    assert_eq!(
+        (read(&bench, "mnt/src/b"), read(&bench, "other/c")),
+        ("one\n".into(), "three\nmore\n".into())
+    );
+    for target in ["mnt", "other"] {
+        assert_eq!(open_in(&bench, target), 0, "{target}");
+        let shown = bench.run(&format!("tx show {target} {id} --json")).result();
+        assert_eq!(shown["state"], "committed", "{target}");
+        bench.run(&format!("undo {target} --yes")).good();
+    }
+    unchanged();
+    // Aborted, refused, or without its other half: nothing of it is there, and none stays open.
+    let id = begun(&bench);
+    step(&bench, "mnt", &id, "echo lost > src/b; echo lost > $OUT/other/c").good();
+    bench.run(&format!("tx abort mnt {id}")).good();
+    for (read_in, others) in [("mnt/src/b", "mnt/src/b"), ("other/c", "other/c")] {
+        let (id, before) = (begun(&bench), read(&bench, others));
+        let line = format!("cat $OUT/{read_in}; echo lost > src/lost; echo lost > $OUT/other/lost");
+        step(&bench, "mnt", &id, &line).good();
+        fs::write(bench.path(others), &before).unwrap();
+        bench.run(&format!("tx commit mnt {id}")).refused(REFUSED, &[others]);
+        wait_for("none stays open", || open_in(&bench, "mnt") + open_in(&bench, "other") == 0);
+    }
+    let id = begun(&bench);
+    step(&bench, "mnt", &id, "echo lost > src/lost; echo lost > $OUT/other/lost").good();
+    kill(&bench, "other.pool", bench.daemon_pid("other"));
+    bench.run("mount other.pool other").good();
+    bench.run(&format!("tx commit mnt {id}")).refused(10, &["other.pool", "not open any more"]);
+    assert_eq!(open_in(&bench, "mnt"), 0);
+    for lost in ["mnt/src/lost", "other/lost"] {
+        assert!(!bench.path(lost).exists());
+    }
+    unchanged();
+    finish(bench);
+}
+
+/// As [`a_kill_at_any_step_leaves_both_or_neither`], of `tx commit`.
+#[test]
+fn a_kill_while_one_that_stays_open_is_committed_leaves_both_or_neither() {
+    let Some(bench) = both() else { return };
+    let roles = roles(&bench);
+    for round in 0..KILLS {
+        let id = begun(&bench);
+        let line = format!("echo x > $OUT/mnt/r{round}; echo x > $OUT/other/r{round}");
+        step(&bench, "mnt", &id, &line).good();
+        let pids = roles.map(|(_, mount)| bench.daemon_pid(mount));
+        let mut command = bench.command();
+        let command = command.args(["tx", "commit", "mnt", &id]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(2 + round * 3));
+        let victim = usize::try_from(round % 3).unwrap();
+        match roles.get(victim) {
+            Some((pool, _)) => kill(&bench, pool, pids[victim]),
+            None => kill_process(Pid::from_child(&child), Signal::KILL).unwrap(),
+        }
+        let ran = ended(child);
+        if let Some((pool, mount)) = roles.get(victim) {
+            bench.run(&format!("mount {pool} {mount}")).good();
+        }
+        for (pool, mount) in roles {
+            wait_for("both have heard of each other", || unfinished(&bench, pool).is_empty());
+            listed(&bench, mount).expect("its mount goes on");
+        }
+        let is_there = || ["mnt", "other"].map(|it| bench.path(&format!("{it}/r{round}")).exists());
+        wait_for("both have it, or neither", || is_there()[0] == is_there()[1]);
+        assert!(ran.status != 0 || is_there()[0], "round {round}: {ran:?}");
+        // What was killed before it asked is open still.
+        bench.run(&format!("tx abort mnt {id}"));
+        bench.run(&format!("tx abort other {id}"));
     }
     finish(bench);
 }

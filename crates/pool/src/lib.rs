@@ -44,5 +44,5 @@ pub use send::{
     Incoming, Progress, ReadAt, ReceiveRequest, Received, SendRequest, StreamFile, StreamImage,
     StreamReport, StreamTotals, peek_begin, verify_stream,
 };
-pub use snapshots::two_pools::{Decide, OtherPool, Verdict};
+pub use snapshots::two_pools::{Decide, Ending, OtherPool, Verdict};
 pub use state::options::OpenOptions;

@@ -32,7 +32,7 @@ pub use filesystem::Posix;
 pub use marram_format::record::{Limit, OwnerClass, OwnerId, Usage};
 pub use operations::usage::OwnerReport;
 pub use options::{AccessTimes, DamagedRange, OnDamage, PosixOptions};
-pub use parent::hold_together;
+pub use parent::{hold_together, turn_together};
 pub use upkeep::{
     ContentSharing, DedupOptions, DedupReport, Deduplicator, DefragmentOptions, DefragmentReport,
     DefragmentTotals, Defragmenter, Footprint, FootprintOptions, Footprints, LiveTotals, PassPlace,

@@ -5,6 +5,7 @@
 
 use crate::filesystem::Posix;
 use crate::frame::{reclaim, together};
+use crate::operations::rollback;
 use crate::volume::Volume;
 use crate::volume::counters::{CountChange, HeldNumbers};
 use crate::volume::locks::{AllGuards, Locks};
@@ -14,7 +15,7 @@ use marram_history::{HeldParent, Parent, ParentChange};
 use marram_records::failure::from_store;
 use marram_records::inode::time;
 use marram_store::{Batch, View};
-use marram_vfs::{Ino, Result};
+use marram_vfs::{Error, Ino, Result};
 
 /// Items of removed inodes that are freed at a time.
 const RECLAIM_ITEMS: usize = 1024;
@@ -68,6 +69,21 @@ pub fn hold_together<'a>(all: &[&'a Posix]) -> Vec<Box<dyn HeldParent + 'a>> {
         Box::new(Held { volume, numbers, _locks: locks }) as Box<dyn HeldParent>
     });
     held.collect()
+}
+
+/// Runs `turn`, after which several file systems, none of which is given twice, show other states
+/// than before, while all operations on all of them wait. They go on with those. Waiting access
+/// times are lost.
+///
+/// # Errors
+/// Those of `turn`, which must not have changed anything then; a failed read afterwards: then all
+/// must be opened again.
+pub fn turn_together<E: From<Error>>(
+    all: &[&Posix],
+    turn: impl FnOnce() -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
+    let volumes: Vec<&Volume> = all.iter().map(|files| &files.volume).collect();
+    rollback::turn_together(&volumes, turn)
 }
 
 /// The file system under all locks.

@@ -8,8 +8,8 @@ use marram_format::superblock::Superblock;
 use marram_format::version::feature;
 use marram_history::{MergeOptions, MergePart, MergeSides, Touched, merge_together};
 use marram_pool::planted::{PlantedBug, plant};
-use marram_pool::{Author, OpenOptions, OtherPool, Pool, TransactionState, Verdict};
-use marram_posix::{AccessTimes, Posix, PosixOptions, hold_together};
+use marram_pool::{Author, Ending, OpenOptions, OtherPool, Pool, TransactionState, Verdict};
+use marram_posix::{AccessTimes, Posix, PosixOptions, hold_together, turn_together};
 use marram_sim::Random;
 use marram_sim::device::{CrashState, Event, Fate, RecordingDevice, Trace};
 use marram_store::{DatasetName, Source, Store};
@@ -209,7 +209,8 @@ fn resolve(decides: &Pool, prepares: &Pool) {
         assert_eq!(row.state, TransactionState::Prepared);
         let decided = decides.two_pool_transactions();
         let is_decided = decided.iter().any(|it| it.id == row.id);
-        prepares.conclude_prepared(row.number, is_decided, false).expect("it is concluded");
+        let ending = Ending { committed: is_decided, ..Ending::default() };
+        prepares.conclude_prepared(row.number, ending).expect("it is concluded");
     }
     forget(decides);
 }
@@ -441,6 +442,42 @@ fn what_is_in_doubt_is_neither_read_nor_changed_and_all_else_works() {
 }
 
 #[test]
+fn a_file_system_that_lived_through_a_doubt_goes_on_as_it_ended() {
+    for (way, committed) in [(Way::IsLost, true), (Way::IsAway, false)] {
+        let ([decides, prepares], devices) = in_doubt(way);
+        let (files, pool) = (&prepares.files, &prepares.pool);
+        assert!(has_file(files, "file 0").is_err(), "nobody reads it in doubt");
+        let number = pool.two_pool_transactions()[0].number;
+        let ending = Ending { committed, by_hand: false, views_go_on: true };
+        let conclude = || {
+            pool.conclude_prepared(number, ending).expect("it is concluded");
+            Ok::<_, marram_vfs::Error>(())
+        };
+        turn_together(&[&**files], conclude).expect("it is read anew");
+        forget(&decides.pool);
+        assert_eq!(has_file(files, "file 0"), Ok(true));
+        assert_eq!(has_file(files, "file 1"), Ok(committed), "it goes on with what holds");
+        for id in 2..9 {
+            let text = format!("file {id}");
+            write_file(files, &text, &text.as_bytes().repeat(900)).expect("it is written");
+        }
+        assert!(run(&decides, &prepares, 9, Way::Commits), "the next one is committed");
+        pool.commit().expect("it commits");
+        let anew = posix(&**pool, &root());
+        for id in 0..10 {
+            let is_there = id != 1 || committed;
+            assert_eq!(has_file(files, &format!("file {id}")), Ok(is_there), "file {id}");
+            assert_eq!(has_file(&anew, &format!("file {id}")), Ok(is_there), "file {id}");
+        }
+        let inodes = |files: &Posix| files.space().expect("it is counted").inodes_used;
+        assert_eq!(inodes(files), inodes(&anew));
+        drop(anew);
+        clear(pool);
+        assert_eq!(findings(&*devices[1]), [""; 0]);
+    }
+}
+
+#[test]
 fn a_pool_that_is_opened_in_doubt_stays_so_until_somebody_decides() {
     for committed in [true, false] {
         let ([_, prepares], devices) = in_doubt(Way::IsAway);
@@ -450,8 +487,9 @@ fn a_pool_that_is_opened_in_doubt_stays_so_until_somebody_decides() {
         assert!(row.is_in_doubt);
         assert!(pool.open(&root()).is_err());
         let acting = pool.acting_for(Author { user: Some(3), command: "by hand".to_owned() });
-        acting.conclude_prepared(row.number, committed, true).expect("it is decided");
-        assert!(acting.conclude_prepared(row.number, !committed, true).is_err(), "once");
+        let by_hand = |committed| Ending { committed, by_hand: true, ..Ending::default() };
+        acting.conclude_prepared(row.number, by_hand(committed)).expect("it is decided");
+        assert!(acting.conclude_prepared(row.number, by_hand(!committed)).is_err(), "once");
         let files = posix(&*pool, &root());
         assert_eq!(has_file(&files, "file 1"), Ok(committed));
         assert_eq!(has_file(&files, "file 0"), Ok(true));

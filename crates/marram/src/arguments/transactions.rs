@@ -111,7 +111,8 @@ pub(crate) struct TxBeginArguments {
     /// A directory in the dataset
     #[arg(default_value = ".")]
     pub(crate) directory: PathBuf,
-    /// A directory in another dataset of the pool that is in the transaction too; may be repeated
+    /// A directory in another dataset, also of one other pool, that is in the transaction too; may
+    /// be repeated
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) with: Vec<PathBuf>,
     /// After so long without anything done in it the transaction ends without a trace

@@ -105,7 +105,9 @@ fn print(
 }
 
 /// A fork that no list shows.
-pub(super) struct OpenFork {
+pub(super) struct OpenFork<'a> {
+    /// The pool that it is in.
+    pub(super) target: &'a Target,
     /// What it began as.
     pub(super) base: Source,
     /// Its name.
@@ -120,14 +122,9 @@ pub(super) struct OpenFork {
 ///
 /// # Errors
 /// One of all is gone; a failed read; there is none.
-pub(super) fn of_forks(
-    target: &Target,
-    forks: &[OpenFork],
-    patch: bool,
-    output: &Output,
-) -> Result<()> {
+pub(super) fn of_forks(forks: &[OpenFork<'_>], patch: bool, output: &Output) -> Result<()> {
     let (mut all, mut told) = (Vec::new(), String::new());
-    for OpenFork { base, fork, root, seen_in } in forks {
+    for OpenFork { target, base, fork, root, seen_in } in forks {
         let selection = SelectionOrder::default();
         let (before, after) = (base.to_string(), fork.to_string());
         let order = CompareOrder { bound: None, before, after, root: *root, patch, selection };

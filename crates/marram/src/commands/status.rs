@@ -182,7 +182,8 @@ fn two_pools(report: &StatusReport) -> String {
     let mut text = String::new();
     for row in &report.two_pools {
         let (id, datasets) = (&row.id, row.datasets.join(", "));
-        let other = printable(row.other.path.display().to_string());
+        let path = printable(row.other.path.display().to_string());
+        let other = if path.is_empty() { format!("pool {}", row.other.id) } else { path };
         let told = match row.state.as_str() {
             TwoPoolRow::PREPARED => format!(
                 "in doubt: {other} decides whether it is committed; until then nobody reads or \

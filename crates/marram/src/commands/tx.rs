@@ -3,19 +3,23 @@
 mod command;
 mod joint;
 mod lasting;
+mod open;
 mod report;
 mod resolve;
 mod view;
 mod word;
 
+use self::open::open;
 use self::word::names;
 use crate::arguments::{TxKind, TxListArguments, TxNamedArguments};
 use crate::commands::answers::unexpected;
-use crate::control::protocol::{Answer, Operation, OperationRow, Request, TransactionRow};
+use crate::control::protocol::{Answer, Operation, OperationRow, TransactionRow};
 use crate::error::{Error, Result};
+use crate::names::printable;
 use crate::output::{Align, Output, Table, instant_text};
 use crate::target::Target;
 use serde::Serialize;
+use std::path::PathBuf;
 
 pub(super) fn run(kind: &TxKind, output: &Output) -> Result<u8> {
     match kind {
@@ -30,34 +34,15 @@ pub(super) fn run(kind: &TxKind, output: &Output) -> Result<u8> {
     }
 }
 
-/// What is open in a pool; nothing if nobody has it mounted.
-fn open(target: &Target) -> Result<Vec<TransactionRow>> {
-    let Some(client) = target.connect()? else { return Ok(Vec::new()) };
-    match client.ask(&Request::Transactions)? {
-        Answer::Transactions(rows) => Ok(rows),
-        other => Err(unexpected(&other)),
-    }
-}
-
-/// The open transaction that a word stands for.
-///
-/// # Errors
-/// There is none, or more than one.
-fn find_open(target: &Target, word: &str) -> Result<TransactionRow> {
-    let mut rows = open(target)?;
-    rows.retain(|row| names(word, &row.id));
-    match (rows.pop(), rows.is_empty()) {
-        (Some(row), true) => Ok(row),
-        (Some(_), false) => Err(Error::usage(format!("several transactions begin with {word}"))
-            .hint("`marram tx list TARGET` has their ids")),
-        (None, _) => Err(Error::not_found(format!("no transaction {word} is open"))
-            .hint("it was committed or aborted, or nothing was done in it for too long")),
-    }
-}
-
 /// The names of the datasets that one works in.
 fn datasets_of(row: &TransactionRow) -> Vec<String> {
     row.parts().into_iter().map(|part| part.dataset).collect()
+}
+
+/// The same, and the other pool that it works in.
+fn told_datasets(row: &TransactionRow) -> String {
+    let other = row.other.iter().map(|other| printable(other.path.display().to_string()));
+    datasets_of(row).into_iter().chain(other).collect::<Vec<_>>().join(",")
 }
 
 fn list(arguments: &TxListArguments, output: &Output) -> Result<()> {
@@ -75,7 +60,7 @@ fn list(arguments: &TxListArguments, output: &Output) -> Result<()> {
         for row in &rows {
             table.row(vec![
                 row.id.clone(),
-                datasets_of(row).join(","),
+                told_datasets(row),
                 instant_text(row.seconds, format.exact),
                 row.author.user.to_string(),
                 row.inodes_read.to_string(),
@@ -97,6 +82,9 @@ struct Shown {
     /// The others that it works in, or has changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     also: Vec<String>,
+    /// The other pool that it works in, if it is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_pool: Option<PathBuf>,
     seconds: i64,
     command: String,
     /// Its entry in the log of operations, by which it can be taken back.
@@ -121,8 +109,10 @@ fn show(arguments: &TxNamedArguments, output: &Output) -> Result<()> {
     };
     let shown = found.ok_or_else(unknown)?;
     output.print(&shown, || {
-        let Shown { id, state, dataset, also, seconds, command, operation } = &shown;
-        let others: String = also.iter().map(|other| format!(", {other}")).collect();
+        let Shown { id, state, dataset, also, other_pool, seconds, command, operation } = &shown;
+        let pool = other_pool.iter().map(|it| printable(it.display().to_string()));
+        let others: String =
+            also.iter().cloned().chain(pool).map(|other| format!(", {other}")).collect();
         let entry = operation.map_or_else(String::new, |it| format!(", operation {it}"));
         let time = instant_text(*seconds, false);
         format!("{id} {state} {time} in {dataset}{others}{entry}: {command}\n")
@@ -137,6 +127,7 @@ fn shown_open(row: TransactionRow) -> Shown {
         state: "open",
         dataset: row.dataset,
         also,
+        other_pool: row.other.map(|other| other.path),
         seconds: row.seconds,
         command: row.author.command,
         operation: None,
@@ -160,6 +151,7 @@ fn committed(target: &Target, is_meant: &dyn Fn(&str) -> bool) -> Result<Option<
         state: "committed",
         dataset: row.names[0].clone(),
         also: entries.map(|row| row.names[0].clone()).collect(),
+        other_pool: None,
         seconds: row.seconds,
         command: row.command.clone(),
         operation: Some(row.number),

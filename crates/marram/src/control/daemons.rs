@@ -113,6 +113,11 @@ impl Daemon {
         self.user.filter(|user| !peer::is_own_or_root(*user))
     }
 
+    /// Whether the same user runs both.
+    pub(crate) fn is_of_user_of(&self, other: &Daemon) -> bool {
+        self.user == other.user
+    }
+
     /// Whether root runs it.
     pub(crate) fn is_roots(&self) -> bool {
         self.user == Some(0)
@@ -155,6 +160,18 @@ pub(crate) fn of_pool(path: &Path, pool_id: &str) -> Result<Option<Daemon>> {
         }
     }
     other.map_or(Ok(None), |daemon| Err(daemon.serves_original_of(path)))
+}
+
+/// The daemon of this user that has the pool of an id; none without one, or if that is no id.
+pub(crate) fn own_of_id(pool_id: &str) -> Option<Daemon> {
+    if pool_id.is_empty() || !pool_id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let socket = paths::control_folder().join(format!("{pool_id}.sock"));
+    let client = Client::connect(&socket, None).ok().flatten()?;
+    let daemon = Daemon::of(socket, &client);
+    let is_own = daemon.user.is_none_or(|user| user == paths::own_uid());
+    Some(daemon).filter(|daemon| is_own && daemon.greeting.pool_id == pool_id)
 }
 
 /// A mount that a daemon has made.

@@ -9,9 +9,10 @@
 use super::service::locate;
 use super::state::Daemon;
 use crate::control::credentials::Credentials;
+use crate::control::daemons;
 use crate::control::protocol::{
-    Answer, Author, BeginOrder, CompareOrder, DatasetRow, DirectoryOrder, GrantOrder, MergePlace,
-    MergeRequest, MountReport, Operation, OperationRow, Request, SendOrder,
+    Answer, Author, BeginOrder, CompareOrder, DatasetRow, DirectoryOrder, GrantOrder, JointCommit,
+    MergePlace, MergeRequest, MountReport, Operation, OperationRow, PoolPlace, Request, SendOrder,
 };
 use crate::engine::home::{Snapshots, lacks};
 use crate::error::{Error, Kind, Result};
@@ -20,7 +21,7 @@ use marram_store::{DatasetName, Source, Verb};
 use marram_vfs::Identity;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Operations that a user may take back after making them; what changes of files is judged anew.
 const CAN_TAKE_BACK: [&str; 8] = [
@@ -77,6 +78,11 @@ impl<'a> Authority<'a> {
             }
             Request::Begin(order) => self.admit_begin(order),
             Request::Commit(id) => self.check_transaction(&id).map(|()| Request::Commit(id)),
+            Request::Prepare(joint) => {
+                self.check_transaction(&joint.id)?;
+                let other = other_pool(&joint.other)?;
+                Ok(Request::Prepare(JointCommit { other, ..joint }))
+            }
             Request::Abort(id) => self.check_transaction(&id).map(|()| Request::Abort(id)),
             _ => Err(self.refusal("do this")),
         }
@@ -91,7 +97,7 @@ impl<'a> Authority<'a> {
         if let Some(outer) = &order.inside {
             self.check_transaction(outer)?;
             let author = self.author(&order.author.command);
-            return Ok(Request::Begin(BeginOrder { author, ..order }));
+            return Ok(Request::Begin(BeginOrder { author, other: None, ..order }));
         }
         let mounts = self.daemon.mounts.reports();
         for place in std::iter::once(&order.directory).chain(&order.also) {
@@ -102,7 +108,8 @@ impl<'a> Authority<'a> {
             }
         }
         let author = self.author(&order.author.command);
-        Ok(Request::Begin(BeginOrder { author, ..order }))
+        let other = order.other.as_ref().map(other_pool).transpose()?;
+        Ok(Request::Begin(BeginOrder { author, other, ..order }))
     }
 
     fn check_transaction(&self, id: &str) -> Result<()> {
@@ -134,6 +141,8 @@ impl<'a> Authority<'a> {
                 let is_seen = |name: &str| name.parse().is_ok_and(|it| self.sees(&it) == Ok(true));
                 status.snapshots.retain(|row| is_seen(&row.dataset));
                 status.two_pools.retain(|row| row.datasets.iter().all(|name| is_seen(name)));
+                // Where it was last, which may be a place that the user knows nothing of.
+                status.two_pools.iter_mut().for_each(|row| row.other.path = PathBuf::new());
                 Answer::Status(status)
             }
             other => other,
@@ -454,6 +463,14 @@ fn deed(verb: Verb) -> &'static str {
         Verb::Set => "set properties of",
         Verb::Snapshot => "make snapshots of",
     }
+}
+
+/// The other pool of a transaction, where its daemon says that it is: a path of a user's is neither
+/// looked at nor shown.
+fn other_pool(told: &PoolPlace) -> Result<PoolPlace> {
+    let missing = || Error::not_found("no daemon beside this one has the transaction's other pool");
+    let found = daemons::own_of_id(&told.id).ok_or_else(missing)?;
+    Ok(PoolPlace { id: told.id.clone(), path: found.greeting.pool })
 }
 
 /// As the pool says it of what is not there.

@@ -4,7 +4,7 @@
 //! as the kernel has it. So limits hold however many begin at once, and nothing is committed while
 //! anything goes on inside of it.
 
-use crate::control::protocol::{Author, TransactionPart, TransactionRow};
+use crate::control::protocol::{Author, PoolPlace, TransactionPart, TransactionRow};
 use crate::error::{Error, Result};
 use marram_fuse::SessionHandle;
 use marram_store::{DatasetName, Source};
@@ -56,6 +56,8 @@ pub(super) struct OpenTransaction {
     pub(super) author: Author,
     /// Of one that outlives its conversation: whether it is in use.
     pub(super) idle: Option<Idle>,
+    /// The other pool that it works in.
+    pub(super) other: Option<PoolPlace>,
 }
 
 /// A transaction in one dataset.
@@ -80,6 +82,12 @@ impl OpenTransaction {
     /// Answers nothing more to the programs in it.
     pub(super) fn end(&self) {
         self.parts.iter().for_each(|part| part.recording.end());
+    }
+
+    /// Whether it is one that stays open without use for too long.
+    fn is_idle(&mut self) -> bool {
+        let operations = self.operations();
+        self.idle.as_mut().is_some_and(|idle| idle.is_over(operations))
     }
 
     fn operations(&self) -> u64 {
@@ -152,6 +160,18 @@ impl OpenTransactions {
     /// Whose one is, if it is open.
     pub(super) fn user_of(&self, id: &str) -> Option<u32> {
         self.0.lock().open.get(id).map(|open| open.author.user)
+    }
+
+    /// The other pool of one, if it is open and works in another one.
+    pub(super) fn other_pool_of(&self, id: &str) -> Option<PoolPlace> {
+        self.0.lock().open.get(id)?.other.clone()
+    }
+
+    /// Whether one is open, and was used of late.
+    pub(super) fn is_in_use(&self, id: &str) -> bool {
+        let mut table = self.0.lock();
+        let is_busy = table.outer.values().any(|outer| outer == id);
+        is_busy || table.open.get_mut(id).is_some_and(|open| !open.is_idle())
     }
 
     /// Where the views of one are, if it is open.
@@ -246,11 +266,10 @@ impl OpenTransactions {
     pub(super) fn forgotten(&self) -> Vec<String> {
         let mut table = self.0.lock();
         let busy: BTreeSet<String> = table.outer.values().cloned().collect();
-        let forgotten = table.open.iter_mut().filter_map(|(id, open)| {
-            let operations = open.operations();
-            let is_over = open.idle.as_mut()?.is_over(operations);
-            (is_over && !busy.contains(id)).then(|| id.clone())
-        });
+        let forgotten = table
+            .open
+            .iter_mut()
+            .filter_map(|(id, open)| (open.is_idle() && !busy.contains(id)).then(|| id.clone()));
         forgotten.collect()
     }
 
@@ -270,6 +289,7 @@ impl OpenTransactions {
                 base,
                 idle_seconds: open.idle.as_ref().map(|idle| idle.limit.as_secs()),
                 also: parts.collect(),
+                other: open.other.clone(),
             })
         };
         self.0.lock().open.iter().filter_map(row).collect()

@@ -85,7 +85,7 @@ impl Service for Shared {
             Request::Decide(joint) => two_pools::decide(daemon, &joint),
             Request::Standing(id) => two_pools::standing(daemon, &id),
             Request::Resolve(id, resolution) => {
-                two_pools::capability(daemon)?.resolve(&id, resolution)?;
+                two_pools::capability(daemon)?.resolve(&id, resolution, &**daemon)?;
                 Ok(Answer::Done)
             }
             Request::Transactions => Ok(Answer::Transactions(daemon.transactions.rows())),

@@ -12,10 +12,10 @@
 //! of files is in the commit, or the commit fails: no map outlives it, since the kernel lets go of
 //! all content of the view.
 
-use super::invalidation;
 use super::mounts::mount_view;
 use super::open_transactions::{Idle, OpenTransaction, Part, not_open};
 use super::state::Daemon;
+use super::{invalidation, two_pools};
 use crate::control::protocol::{
     Answer, BeginOrder, BegunTransaction, BegunView, CommitSummary, MountReport,
 };
@@ -53,6 +53,10 @@ pub(super) fn begin(daemon: &Arc<Daemon>, order: &BeginOrder) -> Result<Answer> 
         None => std::iter::once(&order.directory).chain(&order.also).cloned().collect(),
     };
     let mounted = all_mounted_at(daemon, &directories)?;
+    if order.other.is_some() && mounted[0].0.dataset.transaction().is_some() {
+        return Err(Error::usage("inside of another transaction none works in two pools")
+            .hint("begin it inside of one of the two, or outside of other transactions"));
+    }
     let id = match &order.id {
         Some(id) => checked_id(daemon, id)?,
         None => new_id()?,
@@ -70,6 +74,7 @@ pub(super) fn begin(daemon: &Arc<Daemon>, order: &BeginOrder) -> Result<Answer> 
         seconds: now_seconds(),
         author: order.author.clone(),
         idle: order.idle_seconds.map(|seconds| Idle::new(Duration::from_secs(seconds))),
+        other: order.other.clone(),
     };
     daemon.log.write(&format!("transaction {id} has begun: {}", order.author.command));
     let has_place = daemon.transactions.put(&id, open);
@@ -194,6 +199,11 @@ fn take_out_of_sight(session: &SessionHandle, place: &Path) -> Result<OwnedFd> {
 /// # Errors
 /// Why it could not be; then nothing of it is there, and it is no more.
 pub(super) fn commit(daemon: &Daemon, id: &str) -> Result<Answer> {
+    if let Some(other) = daemon.transactions.other_pool_of(id) {
+        let other = other.path.display();
+        return Err(Error::usage(format!("transaction {id} works in {other}, too"))
+            .hint("it is committed in both pools together, by `marram tx commit`"));
+    }
     let merges = |orders: &[CommitOrder<'_>]| merge(daemon, orders);
     let ending = Ending { merges: &merges, is_joint: false };
     commit_by(daemon, id, ending).map(Answer::Concluded)
@@ -278,6 +288,11 @@ pub(super) fn abort(daemon: &Daemon, id: &str) {
 /// Aborts those in which nothing has been done for too long.
 pub(super) fn abort_forgotten(daemon: &Daemon) {
     for id in daemon.transactions.forgotten() {
+        // One over two pools is used where any of both is.
+        let other = daemon.transactions.other_pool_of(&id);
+        if other.is_some_and(|other| two_pools::is_in_use(&other, &id)) {
+            continue;
+        }
         daemon.log.write(&format!("transaction {id}: nothing was done in it for too long"));
         abort(daemon, &id);
     }
@@ -360,8 +375,10 @@ fn checked_id(daemon: &Daemon, id: &str) -> Result<String> {
     if id.len() != 2 * ID_BYTES || !id.bytes().all(is_digit) {
         return Err(Error::usage(format!("{id:?} is no id of a transaction")));
     }
-    match daemon.transactions.may_be_committed(id) {
-        true => Err(Error::usage(format!("transaction {id} is open already"))),
+    let pools = daemon.home.transactions().and_then(|it| it.two_pools());
+    let is_known = pools.is_some_and(|it| it.unfinished().iter().any(|row| row.id == id));
+    match is_known || daemon.transactions.may_be_committed(id) {
+        true => Err(Error::usage(format!("there is a transaction {id} already"))),
         false => Ok(id.to_owned()),
     }
 }

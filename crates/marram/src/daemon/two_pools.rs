@@ -4,6 +4,7 @@
 //! its datasets, prepares, and asks the daemon of the first one to decide. Whatever becomes of this
 //! conversation, what is prepared and not decided is asked about again, until the answer is known.
 
+use super::open_transactions::not_open;
 use super::state::Daemon;
 use super::transactions::Ending;
 use super::{invalidation, transactions};
@@ -16,6 +17,7 @@ use crate::control::protocol::{
 use crate::engine::home::{CommitOrder, Decide, TwoPools, lacks};
 use crate::error::{Error, Result};
 use crate::mountinfo::DeviceNumber;
+use crate::paths::own_uid;
 use parking_lot::Mutex;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -49,11 +51,13 @@ pub(super) fn prepare(daemon: &Daemon, joint: &JointCommit) -> Result<Answer> {
         return Err(Error::usage("of two pools that with the smaller id decides"));
     }
     let pools = capability(daemon)?;
+    check_is_joint(daemon, joint)?;
     let decider = &reached_beside(daemon, &joint.other)?;
-    find(decider)?.ok_or_else(|| gone(decider))?;
+    refuse_of_others(&find(decider)?.ok_or_else(|| gone(decider))?, decider)?;
     let said = Arc::new(Mutex::new(None));
-    let (heard, order) =
-        (Arc::clone(&said), JointCommit { id: joint.id.clone(), other: own_place(daemon) });
+    let user = daemon.transactions.user_of(&joint.id);
+    let order = JointCommit { id: joint.id.clone(), other: own_place(daemon), user };
+    let heard = Arc::clone(&said);
     let place = decider.clone();
     let decide = move || {
         let said = ask_to_decide(&place, &order);
@@ -98,6 +102,34 @@ pub(super) fn prepare(daemon: &Daemon, joint: &JointCommit) -> Result<Answer> {
     }
 }
 
+/// Refuses to commit a transaction with another pool than that in which it has begun, too: nobody
+/// ends what somebody else works in by having begun one of the same id elsewhere.
+fn check_is_joint(daemon: &Daemon, joint: &JointCommit) -> Result<()> {
+    let other = daemon.transactions.other_pool_of(&joint.id);
+    match other.is_some_and(|other| other.id == joint.other.id) {
+        true => Ok(()),
+        false => Err(not_open(&joint.id)),
+    }
+}
+
+/// Refuses a pool whose daemon is another user's: one of both could keep the other one waiting as
+/// it likes, or would get no answers.
+fn refuse_of_others(decider: &Client, place: &PoolPlace) -> Result<()> {
+    match decider.user().is_none_or(|user| user == own_uid()) {
+        true => Ok(()),
+        false => Err(Error::usage(format!(
+            "the daemon of {} is another user's than that of the pool beside it",
+            place.path.display()
+        ))
+        .hint("mount both by the same user")),
+    }
+}
+
+/// Whether a transaction is in use in another pool that it works in; not if that is not known.
+pub(super) fn is_in_use(place: &PoolPlace, id: &str) -> bool {
+    ask_standing(place, id).ok().flatten().is_some_and(|standing| standing.is_in_use)
+}
+
 /// Has the kernel ask anew for all of the datasets in which a transaction is in doubt: it would
 /// answer programs from what it knows.
 fn hide(daemon: &Daemon, id: &str) {
@@ -140,6 +172,10 @@ pub(super) fn decide(daemon: &Daemon, joint: &JointCommit) -> Result<Answer> {
         return Err(Error::usage("of two pools that with the smaller id decides"));
     }
     let pools = capability(daemon)?;
+    check_is_joint(daemon, joint)?;
+    if daemon.transactions.user_of(&joint.id) != joint.user {
+        return Err(not_open(&joint.id));
+    }
     let merges = |orders: &[CommitOrder<'_>]| pools.decide(orders, daemon, joint);
     let ending = Ending { merges: &merges, is_joint: true };
     transactions::commit_by(daemon, &joint.id, ending).and_then(outcome_of)
@@ -156,7 +192,8 @@ fn outcome_of(summary: CommitSummary) -> Result<Answer> {
 pub(super) fn standing(daemon: &Daemon, id: &str) -> Result<Answer> {
     // Asked first: what ends meanwhile is in the records then.
     let is_open = daemon.transactions.may_be_committed(id);
-    Ok(Answer::Standing(Standing { is_open, ..capability(daemon)?.standing(id) }))
+    let is_in_use = daemon.transactions.is_in_use(id);
+    Ok(Answer::Standing(Standing { is_open, is_in_use, ..capability(daemon)?.standing(id) }))
 }
 
 /// Asks about all that is not over, and ends what can be.
@@ -168,7 +205,7 @@ pub(super) fn settle(daemon: &Daemon) {
         let is_waiting = row.state != TwoPoolRow::PREPARED || row.is_in_doubt;
         if let Some(resolution) = is_waiting.then(|| resolution_of(&row)).flatten() {
             // What cannot be done now is tried again.
-            if pools.resolve(&row.id, resolution).is_ok() {
+            if pools.resolve(&row.id, resolution, daemon).is_ok() {
                 daemon.log.write(&format!("transaction {}: {resolution:?}", row.id));
                 if resolution == Resolution::Committed {
                     forget_elsewhere(&row.other, &row.id);

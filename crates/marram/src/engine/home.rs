@@ -378,11 +378,11 @@ pub(crate) trait TwoPools {
     /// Those that are not over.
     fn unfinished(&self) -> Vec<TwoPoolRow>;
 
-    /// Ends or forgets one of those.
+    /// Ends or forgets one of those. Mounts that have lived through the doubt go on.
     ///
     /// # Errors
     /// There is none of this id; it is at another stage; a failed commit.
-    fn resolve(&self, id: &str, resolution: Resolution) -> Result<()>;
+    fn resolve(&self, id: &str, resolution: Resolution, mounts: &dyn Mounts) -> Result<()>;
 }
 
 /// The capability to run a transaction over several datasets.

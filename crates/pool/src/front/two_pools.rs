@@ -3,7 +3,7 @@
 use crate::commit::turn;
 use crate::front::Pool;
 use crate::snapshots::session::Session;
-use crate::snapshots::two_pools::{self, Decide, OtherPool, Part};
+use crate::snapshots::two_pools::{self, Decide, Ending, OtherPool, Part};
 use marram_format::transaction::TransactionState;
 use marram_store::Result;
 
@@ -74,13 +74,14 @@ impl Pool {
         all.iter().map(row).collect()
     }
 
-    /// Ends what is prepared as the other pool has decided; or `by_hand`, which the log of
-    /// operations tells, and which stays known until it is [forgotten](Pool::forget_transaction).
+    /// Ends what is prepared as the other pool has decided; or by hand, which the log of operations
+    /// tells, and which stays known until it is [forgotten](Pool::forget_transaction).
     ///
     /// # Errors
-    /// It is not prepared; a failed commit.
-    pub fn conclude_prepared(&self, number: u64, committed: bool, by_hand: bool) -> Result<()> {
-        two_pools::conclude_later(&self.session, number, committed, by_hand)
+    /// It is not prepared; its record does not lead to the states before it, and it is not
+    /// committed: then nothing has changed; a failed commit.
+    pub fn conclude_prepared(&self, number: u64, ending: Ending) -> Result<()> {
+        two_pools::conclude_later(&self.session, number, ending)
     }
 
     /// Forgets what was decided: the other pool needs it no more.

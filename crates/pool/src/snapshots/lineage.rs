@@ -86,6 +86,11 @@ pub(crate) fn roll_back(
 /// The dataset goes on from another snapshot of its own; its newest one is the last of its line
 /// from then on. The dataset must be as that one is: nothing else has that state.
 pub(crate) fn leave_line(commit: &mut Commit<'_>, dataset: u64, to: u64) -> Result<()> {
+    let target = commit.record(to)?;
+    if target.parent != dataset || dataset == 0 {
+        let what = format!("{} is no snapshot of dataset {dataset}", target.name);
+        return Err(Error::Invalid(what));
+    }
     let newest = commit.record(dataset)?.previous;
     go_on(commit, newest, dataset, 0)?;
     let mut target = commit.record(to)?;

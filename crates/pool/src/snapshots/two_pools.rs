@@ -24,13 +24,16 @@ use crate::snapshots::lineage;
 use crate::snapshots::operation_log;
 use crate::snapshots::session::Session;
 use crate::state::State;
+use marram_format::dataset::DatasetState;
 use marram_format::operation::{
-    ABORTED_TEXT, BY_HAND_TEXT, OPERATION_TEXTS_MAX, OperationRecord, PREPARED_TEXT, STATE_TEXT,
+    ABORTED_TEXT, BY_HAND_TEXT, OPERATION_TEXTS_MAX, OperationKind, OperationRecord, PREPARED_TEXT,
+    STATE_TEXT,
 };
 use marram_format::transaction::{
     TRANSACTION_PATH_BYTES_MAX, TransactionDataset, TransactionRecord, TransactionState,
 };
 use marram_store::{Author, Error, Result};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -57,6 +60,18 @@ pub enum Verdict {
     Aborted,
     /// That cannot be known now.
     Unknown,
+}
+
+/// How a transaction ends that is prepared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// It is committed.
+    pub committed: bool,
+    /// Somebody has said so in place of the other pool.
+    pub by_hand: bool,
+    /// All file systems that have its datasets open are held still, and read everything anew. So
+    /// they go on. Without that, they are at their end if it is committed.
+    pub views_go_on: bool,
 }
 
 /// Has the other pool decide. Called once, when all is prepared; it may take long.
@@ -186,12 +201,52 @@ fn begin_doubt(pool: &State, number: u64) {
 /// What somebody has said, in place of the other pool.
 type ByHand<'a> = Option<&'a Arc<Author>>;
 
+/// Whether an entry is that of what is prepared in a dataset. A record that is damaged, or was made
+/// by hand, may lead to any.
+fn is_of(entry: &OperationRecord, part: TransactionDataset) -> bool {
+    entry.kind == OperationKind::Merge
+        && entry.subject == part.dataset
+        && entry.before == part.before
+        && entry.text(STATE_TEXT) == PREPARED_TEXT
+}
+
+/// Refuses to let datasets go on from states that are not those before what is prepared in them:
+/// the way back of each is its own last snapshot but one, and its last one is what is prepared.
+fn check_way_back(pool: &State, number: u64, known: &TransactionRecord) -> Result<()> {
+    let mut datasets = BTreeSet::new();
+    for (entry, part) in (number..).zip(&known.datasets) {
+        let found = operation_log::operation(pool, entry)?;
+        let entry = found.filter(|entry| is_of(entry, *part));
+        let records = pool.records.read();
+        let live = records.get(part.dataset).filter(|it| it.state == DatasetState::Live);
+        let is_snapshot = |id: u64| {
+            let found = records.get(id).filter(|it| it.state == DatasetState::Snapshot);
+            found.is_some_and(|it| it.parent == part.dataset)
+        };
+        let is_last = |id: u64| live.is_some_and(|live| live.previous == id);
+        let has_way_back = entry.is_some_and(|entry| {
+            is_snapshot(part.before) && is_snapshot(entry.after) && is_last(entry.after)
+        });
+        if !has_way_back || !datasets.insert(part.dataset) {
+            return Err(Error::Invalid(format!(
+                "the record of transaction {} is damaged: dataset {} cannot go on from \
+                 snapshot {}, which is not its state before; nothing was changed; `marram tx \
+                 resolve --commit` keeps what is there",
+                hexadecimal(&known.id),
+                part.dataset,
+                part.before
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// What was prepared holds.
 fn commit_prepared(pool: &State, turn: &Turn<'_>, number: u64, by: ByHand<'_>) -> Result<()> {
     let known = record(pool, number)?;
     turn.commit(Some(&mut |commit| {
-        for entry in number..number + known.datasets.len() as u64 {
-            change_entry(commit, entry, &|record| {
+        for (entry, part) in (number..).zip(&known.datasets) {
+            change_entry(commit, (entry, *part), &|record| {
                 record.texts.truncate(STATE_TEXT);
                 while record.texts.last().is_some_and(String::is_empty) {
                     record.texts.pop();
@@ -207,11 +262,12 @@ fn commit_prepared(pool: &State, turn: &Turn<'_>, number: u64, by: ByHand<'_>) -
 /// Each dataset goes on from its state before.
 fn abort_prepared(pool: &State, turn: &Turn<'_>, number: u64, by: ByHand<'_>) -> Result<()> {
     let known = record(pool, number)?;
+    check_way_back(pool, number, &known)?;
     turn.settle_forks()?;
     turn.commit_alone(&mut |commit| {
         for (entry, part) in (number..).zip(&known.datasets) {
             lineage::leave_line(commit, part.dataset, part.before)?;
-            change_entry(commit, entry, &|record| {
+            change_entry(commit, (entry, *part), &|record| {
                 record.texts.truncate(STATE_TEXT);
                 record.texts.push(ABORTED_TEXT.to_owned());
                 record.kept_until_seconds = LONG_AGO_SECONDS;
@@ -245,10 +301,11 @@ fn command_of(author: &Author) -> String {
 
 fn change_entry(
     commit: &mut Commit<'_>,
-    number: u64,
+    (number, part): (u64, TransactionDataset),
     change: &dyn Fn(&mut OperationRecord),
 ) -> Result<()> {
-    if let Some(mut entry) = operation_log::changed_entry(commit, number)? {
+    let found = operation_log::changed_entry(commit, number)?;
+    if let Some(mut entry) = found.filter(|entry| is_of(entry, part)) {
         change(&mut entry);
         operation_log::put(commit, number, &entry);
     }
@@ -267,12 +324,8 @@ fn end_record(commit: &mut Commit<'_>, number: u64, state: Option<TransactionSta
 }
 
 /// See [`crate::Pool::conclude_prepared`].
-pub(crate) fn conclude_later(
-    session: &Session,
-    number: u64,
-    committed: bool,
-    by_hand: bool,
-) -> Result<()> {
+pub(crate) fn conclude_later(session: &Session, number: u64, ending: Ending) -> Result<()> {
+    let Ending { committed, by_hand, views_go_on } = ending;
     let pool = &*session.state;
     let turn = crate::commit::turn::take_turn(pool)?;
     if record(pool, number)?.state != TransactionState::Prepared {
@@ -287,7 +340,7 @@ pub(crate) fn conclude_later(
     }
     for part in datasets {
         if let Some(dataset) = pool.running(part.dataset) {
-            dataset.doubt.end(committed);
+            dataset.doubt.end(committed && !views_go_on);
         }
     }
     Ok(())
@@ -310,4 +363,116 @@ pub(crate) fn forget(session: &Session, number: u64) -> Result<()> {
 
 fn hexadecimal(id: &[u8; 16]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ending, conclude_later, note_prepared};
+    use crate::commit::draft::Commit;
+    use crate::commit::turn::commit_with;
+    use crate::snapshots::operation_log::{self, entry};
+    use crate::{CreateOptions, OpenOptions, Pool};
+    use marram_device::{Device, MemoryDevice};
+    use marram_format::operation::OperationKind;
+    use marram_format::transaction::{TransactionDataset, TransactionRecord, TransactionState};
+    use marram_store::{Author, DatasetName, Error, Properties, Store};
+    use std::sync::Arc;
+
+    /// A dataset, and the state before what is said to be prepared in it.
+    type Crafted = (&'static str, &'static str);
+
+    fn author() -> Author {
+        Author { user: Some(1), command: "crafted".to_owned() }
+    }
+
+    /// A pool with a snapshot of its root, and of another dataset.
+    fn pool_on(device: &Arc<dyn Device>) -> Arc<Pool> {
+        let options = CreateOptions {
+            label: String::new(),
+            properties: Properties::default(),
+            pool_id: [1; 16],
+            secret: 1,
+            now_seconds: 0,
+        };
+        crate::create(std::slice::from_ref(device), &options).expect("it is made");
+        let pool = Pool::open(vec![Arc::clone(device)], OpenOptions::new(|| 0)).expect("it opens");
+        let other: DatasetName = "other".parse().expect("a valid name");
+        let acting = pool.acting_for(author());
+        acting.create(&other, &Default::default()).expect("it is made");
+        for dataset in [DatasetName::root(), other] {
+            acting.snapshot(&dataset, "kept").expect("it is taken");
+        }
+        pool
+    }
+
+    fn id_of(pool: &Pool, name: &str) -> u64 {
+        pool.session.state.find(&name.parse().expect("a name")).expect("it is there").id
+    }
+
+    /// A pool that was opened with the record of a prepared transaction, and its number. Entries
+    /// agree with it, or there are none of it.
+    fn crafted(datasets: &[Crafted], has_entries: bool) -> (Arc<Pool>, u64) {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
+        let pool = pool_on(&device);
+        let part = |(dataset, before): &Crafted| TransactionDataset {
+            dataset: id_of(&pool, dataset),
+            before: id_of(&pool, before),
+        };
+        let datasets: Vec<TransactionDataset> = datasets.iter().map(part).collect();
+        let record = TransactionRecord {
+            state: TransactionState::Prepared,
+            id: [7; 16],
+            other_pool: [9; 16],
+            other_path: "/other".to_owned(),
+            datasets: datasets.clone(),
+        };
+        let (author, after) = (Arc::new(author()), id_of(&pool, "root@kept"));
+        let mut number = 1;
+        let enter = &mut |commit: &mut Commit<'_>| {
+            number = if has_entries { operation_log::next_entry(commit)? } else { number };
+            for part in datasets.iter().filter(|_| has_entries) {
+                let mut of = entry(OperationKind::Merge, part.dataset, &["root", "tx:7"]);
+                (of.before, of.after) = (part.before, after);
+                note_prepared(&mut of);
+                operation_log::enter(commit, Some(&author), of)?;
+            }
+            Arc::make_mut(&mut commit.transactions).insert(number, record.clone());
+            Ok(())
+        };
+        commit_with(&pool.session.state, Some(enter)).expect("it commits");
+        drop(pool);
+        (Pool::open(vec![device], OpenOptions::new(|| 0)).expect("it opens"), number)
+    }
+
+    #[test]
+    fn a_way_back_that_is_none_is_refused_and_changes_nothing() {
+        for (datasets, has_entries) in [
+            (&[("root", "other@kept")][..], true),
+            (&[("root", "other")], true),
+            (&[("other", "other@kept")], true),
+            (&[("root@kept", "root@kept")], true),
+            (&[("root", "root@kept"), ("root", "root@kept")], true),
+            (&[("root", "root@kept")], false),
+        ] {
+            let (pool, number) = crafted(datasets, has_entries);
+            let state = &pool.session.state;
+            let live = || state.find(&"root".parse().expect("a name")).expect("it is there");
+            let texts = || {
+                let all = pool.operations().expect("a log").into_iter();
+                all.map(|it| it.record.texts).collect::<Vec<_>>()
+            };
+            let (group, before, entries) = (pool.status().group, live(), texts());
+            let refused = conclude_later(&pool.session, number, Ending::default());
+            let told = refused.as_ref().expect_err("refused").to_string();
+            assert!(matches!(refused, Err(Error::Invalid(_))), "{told}");
+            assert!(told.contains("damaged") && told.contains("--commit"), "{told}");
+            assert_eq!(pool.status().group, group, "nothing was committed");
+            assert_eq!((before.previous, &before.root), (live().previous, &live().root));
+            let ending = Ending { committed: true, ..Ending::default() };
+            conclude_later(&pool.session, number, ending).expect("what is there is kept");
+            assert!(has_entries || texts() == entries, "entries of others are as they were");
+            assert!(pool.two_pool_transactions().is_empty());
+            pool.snapshot(&DatasetName::root(), "later").expect("the pool goes on");
+        }
+    }
 }

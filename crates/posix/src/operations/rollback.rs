@@ -7,7 +7,8 @@
 use crate::frame::access_times;
 use crate::operations::limits;
 use crate::volume::Volume;
-use marram_vfs::{Error, Ino};
+use crate::volume::locks::Locks;
+use marram_vfs::{Error, Ino, Result};
 
 /// Whether an inode was handed out and has not been forgotten. The root is always known.
 pub(crate) fn is_known(volume: &Volume, ino: Ino) -> bool {
@@ -39,9 +40,33 @@ pub(crate) fn roll_back<E: From<Error>>(
     access_times::write_lazy_times(volume);
     let _all_waits = volume.locks.all();
     go_back()?;
+    Ok(read_anew(volume)?)
+}
+
+/// Runs `turn`, after which the states of file systems are others than they were, while all
+/// operations on all of them wait. Waiting access times are lost.
+///
+/// # Errors
+/// Those of `turn`, which must not have changed anything then; a failed read afterwards: then all
+/// must be opened again.
+pub(crate) fn turn_together<E: From<Error>>(
+    volumes: &[&Volume],
+    turn: impl FnOnce() -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
+    let locks: Vec<&Locks> = volumes.iter().map(|volume| &volume.locks).collect();
+    let _all_wait = Locks::all_of(&locks);
+    turn()?;
+    for volume in volumes {
+        read_anew(volume)?;
+    }
+    Ok(())
+}
+
+/// What is kept in memory about the state is read anew. The caller has all locks.
+fn read_anew(volume: &Volume) -> Result<()> {
     volume.lazy_times.clear();
     volume.orphans.search_again();
     volume.reservations.forget_all(&*volume.view);
     volume.counters.read_again(&*volume.view)?;
-    Ok(limits::reload_limits(volume)?)
+    limits::reload_limits(volume)
 }

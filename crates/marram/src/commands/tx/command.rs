@@ -3,10 +3,10 @@
 //! The invariant: nothing is committed unless the command has exited with status 0 and none of its
 //! processes is left.
 
-use super::find_open;
-use super::joint::{OpenTransaction, connected};
+use super::joint::OpenTransaction;
+use super::open::{Half, connected, find_open};
 use super::report::{Outcome, Report};
-use super::view::{Dataset, Datasets, Pools};
+use super::view::{Dataset, Datasets};
 use crate::arguments::TxRunArguments;
 use crate::error::{Error, Result};
 use crate::output::Output;
@@ -35,7 +35,7 @@ fn attempts(arguments: &TxRunArguments, output: &Output) -> std::result::Result<
     let mut attempts = 0;
     let mut caught = Caught::begin()?;
     loop {
-        let datasets = Datasets::find(&directory, &arguments.with, Pools::Two)?;
+        let datasets = Datasets::find(&directory, &arguments.with)?;
         output.refuse_untold(&datasets.first.mount)?;
         let inherited = datasets.inherited()?;
         let (id, outcome) = attempt(arguments, output, (&datasets, &inherited), caught)?;
@@ -66,11 +66,12 @@ fn in_open(
     let dataset = Dataset::find(directory)?;
     output.refuse_untold(&dataset.mount)?;
     let row = find_open(&dataset.target, id)?;
-    let parts = row.parts();
+    let halves = Half::all_of(Dataset::find(directory)?.target, row.clone())?;
     let (client, mount) = (connected(&dataset.target)?, dataset.mount.clone());
-    let datasets = Datasets::of_open(dataset, &parts)?;
+    let datasets = Datasets::of_open(dataset, &halves)?;
     let inherited = datasets.inherited()?;
-    let places: Vec<PathBuf> = parts.into_iter().map(|part| part.place).collect();
+    let parts = halves.iter().flat_map(|half| half.row.parts());
+    let places: Vec<PathBuf> = parts.map(|part| part.place).collect();
     let view = datasets.view(&client, &places)?;
     let command = Begun {
         view: &view,
@@ -114,7 +115,7 @@ fn attempt(
     (datasets, inherited): (&Datasets, &Inherited),
     mut caught: Caught,
 ) -> std::result::Result<(String, Outcome), Refusal> {
-    let open = OpenTransaction::begin(datasets)?;
+    let open = OpenTransaction::begin(datasets, None)?;
     let (id, places) = (open.id.clone(), open.places.clone());
     let view = datasets.view(open.client(), &places)?;
     if let Some(signal) = caught.interruption() {

@@ -3,6 +3,7 @@
 //! In each pool it is a transaction with a conversation of its own, and both have one id. Both
 //! conversations last until the end is known: what one pool has begun ends with its conversation.
 
+use super::open::{Half, connected};
 use super::report::Outcome;
 use super::view::Datasets;
 use crate::commands::answers::unexpected;
@@ -12,7 +13,6 @@ use crate::control::protocol::{
 };
 use crate::error::{Error, Result};
 use crate::private_view::Refusal;
-use crate::target::Target;
 use std::path::PathBuf;
 
 /// See the module.
@@ -26,27 +26,56 @@ pub(super) struct OpenTransaction {
 }
 
 impl OpenTransaction {
-    /// Begins one in all datasets.
+    /// Begins one in all datasets. With a time in seconds it stays open until nothing has been done
+    /// in it for so long; else it ends with the conversations.
     ///
     /// # Errors
     /// What refuses it in one of the pools; then there is none in any.
-    pub(super) fn begin(datasets: &Datasets) -> Result<OpenTransaction> {
-        let mut shown: Vec<(usize, PathBuf)> = Vec::new();
-        let (mut clients, mut id) = (Vec::new(), None);
-        for places in datasets.of_pools() {
-            let (client, begun) = begin_in_pool(datasets, &places, (None, id.clone()))?;
-            shown.extend(places.into_iter().zip(begun.places().cloned()));
-            clients.push(client);
-            id = Some(begun.id);
+    pub(super) fn begin(datasets: &Datasets, idle_seconds: Option<u64>) -> Result<OpenTransaction> {
+        let pools = datasets.of_pools();
+        let first = pools.first().ok_or_else(|| Error::failed("there is no dataset"))?;
+        let second = pools.get(1);
+        let client_of = |places: &Vec<usize>| connected(&datasets.at(places[0]).target);
+        let (first_client, second_client) = (client_of(first)?, second.map(client_of).transpose()?);
+        let place_of_first = second_client.as_ref().map(|_| place_of(&first_client));
+        let terms = Terms { idle_seconds, id: None, other: second_client.as_ref().map(place_of) };
+        let (first_client, begun) = begin_in_pool(first_client, (datasets, first), terms)?;
+        let id = begun.id.clone();
+        let mut shown: Vec<(usize, PathBuf)> =
+            first.iter().copied().zip(begun.places().cloned()).collect();
+        let mut open =
+            OpenTransaction { id, places: Vec::new(), first: first_client, second: None };
+        if let (Some(places), Some(client)) = (second, second_client) {
+            let terms = Terms { idle_seconds, id: Some(open.id.clone()), other: place_of_first };
+            let (client, begun) = match begin_in_pool(client, (datasets, places), terms) {
+                Ok(begun) => begun,
+                Err(error) => {
+                    open.abort();
+                    return Err(error);
+                }
+            };
+            shown.extend(places.iter().copied().zip(begun.places().cloned()));
+            open.second = Some(client);
         }
         shown.sort();
-        let missing = || Error::failed("there is no dataset");
-        let mut clients = clients.into_iter();
+        open.places = shown.into_iter().map(|(_, place)| place).collect();
+        Ok(open)
+    }
+
+    /// Takes up one that has been begun before, in all pools that it works in.
+    ///
+    /// # Errors
+    /// A daemon has gone.
+    pub(super) fn of_halves(halves: &[Half]) -> Result<OpenTransaction> {
+        let missing = || Error::failed("there is no transaction");
+        let first = halves.first().ok_or_else(missing)?;
+        let second = halves.get(1).map(|half| connected(&half.target)).transpose()?;
+        let places = halves.iter().flat_map(|half| half.row.parts()).map(|part| part.place);
         Ok(OpenTransaction {
-            id: id.ok_or_else(missing)?,
-            places: shown.into_iter().map(|(_, place)| place).collect(),
-            first: clients.next().ok_or_else(missing)?,
-            second: clients.next(),
+            id: first.row.id.clone(),
+            places: places.collect(),
+            first: connected(&first.target)?,
+            second,
         })
     }
 
@@ -73,9 +102,10 @@ impl OpenTransaction {
         let is_in_order = first.greeting().pool_id < second.greeting().pool_id;
         let (decides, prepares) = if is_in_order { (first, second) } else { (second, first) };
         let (decider, told) = (place_of(&decides), prepares.greeting().pool.clone());
-        let answered = prepares.prepare(&JointCommit { id, other: decider });
-        // Until here it was open there, too.
-        drop(decides);
+        let answered =
+            prepares.prepare(&JointCommit { id: id.clone(), other: decider, user: None });
+        // Until here it was open there, too. One that stays open is so still if nobody has asked.
+        let _ends_with_the_conversation = decides.ask(&Request::Abort(id));
         match answered {
             Ok(Ok(Answer::Joint(JointOutcome::Committed))) => Ok(Outcome::Committed),
             Ok(Ok(Answer::Joint(JointOutcome::Refused(conflicts)))) => {
@@ -95,18 +125,27 @@ fn place_of(client: &Client) -> PoolPlace {
     PoolPlace { id: greeting.pool_id.clone(), path: greeting.pool.clone() }
 }
 
-/// Begins one in the datasets at some places, which are of one pool. With a time in seconds it
-/// stays open until nothing has been done in it for so long; with an id it has that.
+/// How one begins in a pool.
+struct Terms {
+    /// It stays open until nothing has been done in it for so long.
+    idle_seconds: Option<u64>,
+    /// It has that id.
+    id: Option<String>,
+    /// It works in that pool, too.
+    other: Option<PoolPlace>,
+}
+
+/// Begins one in the datasets at some places, which are of one pool.
 ///
 /// # Errors
 /// What refuses it.
-pub(super) fn begin_in_pool(
-    datasets: &Datasets,
-    places: &[usize],
-    (idle_seconds, id): (Option<u64>, Option<String>),
+fn begin_in_pool(
+    mut client: Client,
+    (datasets, places): (&Datasets, &[usize]),
+    terms: Terms,
 ) -> Result<(Client, BegunTransaction)> {
+    let Terms { idle_seconds, id, other } = terms;
     let first = datasets.at(places.first().copied().unwrap_or_default());
-    let mut client = connected(&first.target)?;
     let others = places.iter().skip(1);
     match client.begin_transaction(BeginOrder {
         directory: first.mount.clone(),
@@ -115,20 +154,12 @@ pub(super) fn begin_in_pool(
         author: Author::of_this_process(),
         idle_seconds,
         id,
+        other,
         descriptor: false,
     })? {
         Answer::Begun(begun) => Ok((client, begun)),
         other => Err(unexpected(&other)),
     }
-}
-
-/// A conversation with the daemon.
-///
-/// # Errors
-/// There is none any more.
-pub(super) fn connected(target: &Target) -> Result<Client> {
-    let gone = || Error::failed(format!("the daemon of {} has gone", target.pool.display()));
-    target.connect()?.ok_or_else(gone)
 }
 
 /// Commits. What the daemon answers is known; what it does not is not.

@@ -1,10 +1,10 @@
 //! Transactions that stay open over several commands: begun, looked at, committed, aborted.
 
 use super::command::write_back;
-use super::find_open;
-use super::joint::{begin_in_pool, commit as commit_by, connected};
+use super::joint::OpenTransaction;
+use super::open::{Half, connected, find_open};
 use super::report::Report;
-use super::view::{Datasets, Pools};
+use super::view::Datasets;
 use crate::arguments::{TxBeginArguments, TxDiffArguments, TxNamedArguments};
 use crate::commands::answers::unexpected;
 use crate::commands::diff::{self, OpenFork};
@@ -32,11 +32,11 @@ struct Begun {
 
 pub(super) fn begin(arguments: &TxBeginArguments, output: &Output) -> Result<()> {
     let idle_seconds = idle_seconds(&arguments.idle)?;
-    let datasets = Datasets::find(&arguments.directory, &arguments.with, Pools::One)?;
-    let places: Vec<usize> = datasets.of_pools().concat();
-    let (_client, begun) = begin_in_pool(&datasets, &places, (Some(idle_seconds), None))?;
-    let also = begun.also.into_iter().map(|view| view.place).collect();
-    let begun = Begun { id: begun.id, directory: begun.place, also };
+    let datasets = Datasets::find(&arguments.directory, &arguments.with)?;
+    let OpenTransaction { id, places, .. } = OpenTransaction::begin(&datasets, Some(idle_seconds))?;
+    let mut places = places.into_iter();
+    let directory = places.next().ok_or_else(|| Error::failed("there is no view"))?;
+    let begun = Begun { id, directory, also: places.collect() };
     output.print(&begun, || format!("{}\n", begun.id));
     Ok(())
 }
@@ -60,9 +60,11 @@ fn idle_seconds(text: &str) -> Result<u64> {
 pub(super) fn commit(arguments: &TxNamedArguments, output: &Output) -> Result<u8> {
     let target = Target::find_also_inside(&arguments.target)?;
     let row = find_open(&target, &arguments.id)?;
-    write_back_all(&row)?;
-    let client = connected(&target)?;
-    let outcome = match commit_by(client, &row.id) {
+    let halves = Half::all_of(target, row)?;
+    halves.iter().try_for_each(|half| write_back_all(&half.row))?;
+    let open = OpenTransaction::of_halves(&halves)?;
+    let id = open.id.clone();
+    let outcome = match open.commit() {
         Ok(outcome) => outcome,
         Err(refusal) => {
             output.print_error(&refusal.error);
@@ -70,7 +72,7 @@ pub(super) fn commit(arguments: &TxNamedArguments, output: &Output) -> Result<u8
         }
     };
     let mount = &arguments.target;
-    Report { id: &row.id, outcome: &outcome, attempts: 1, mount }.print(output);
+    Report { id: &id, outcome: &outcome, attempts: 1, mount }.print(output);
     Ok(outcome.status())
 }
 
@@ -81,26 +83,35 @@ struct Aborted {
 
 pub(super) fn abort(arguments: &TxNamedArguments, output: &Output) -> Result<()> {
     let target = Target::find_also_inside(&arguments.target)?;
-    let id = find_open(&target, &arguments.id)?.id;
-    match connected(&target)?.ask(&Request::Abort(id.clone()))? {
-        Answer::Done => output.print(&Aborted { id }, String::new),
-        other => return Err(unexpected(&other)),
+    let row = find_open(&target, &arguments.id)?;
+    let id = row.id.clone();
+    // If there is no other half any more, this one has been ended for that.
+    for half in Half::all_of(target, row).unwrap_or_default() {
+        match connected(&half.target)?.ask(&Request::Abort(id.clone()))? {
+            Answer::Done => (),
+            other => return Err(unexpected(&other)),
+        }
     }
+    output.print(&Aborted { id }, String::new);
     Ok(())
 }
 
 pub(super) fn diff(arguments: &TxDiffArguments, output: &Output) -> Result<()> {
     let target = Target::find_also_inside(&arguments.named.target)?;
     let row = find_open(&target, &arguments.named.id)?;
-    write_back_all(&row)?;
-    let (parts, mut compared) = (row.parts(), Vec::new());
-    for (at, part) in parts.iter().enumerate() {
-        let fork = Source::live(DatasetName::of_transaction_at(&row.id, at)?);
-        let seen_in = (parts.len() > 1).then(|| part.directory.clone());
-        let (base, root) = (part.base.0.parse()?, part.base.1);
-        compared.push(OpenFork { base, fork, root, seen_in });
+    let halves = Half::all_of(target, row)?;
+    let are_several = halves.len() > 1 || halves.iter().any(|half| !half.row.also.is_empty());
+    let mut compared = Vec::new();
+    for Half { target, row } in &halves {
+        write_back_all(row)?;
+        for (at, part) in row.parts().into_iter().enumerate() {
+            let fork = Source::live(DatasetName::of_transaction_at(&row.id, at)?);
+            let seen_in = are_several.then_some(part.directory);
+            let (base, root) = (part.base.0.parse()?, part.base.1);
+            compared.push(OpenFork { target, base, fork, root, seen_in });
+        }
     }
-    diff::of_forks(&target, &compared, arguments.patch, output)
+    diff::of_forks(&compared, arguments.patch, output)
 }
 
 /// Has the kernel hand over what was written through mappings.

@@ -115,6 +115,7 @@ fn standing(row: &TwoPoolRow) -> Result<Standing> {
     let mine = report.two_pools.iter().filter(|it| it.id == row.id);
     Ok(Standing {
         is_open: false,
+        is_in_use: false,
         is_decided: mine.clone().any(|it| it.state == TwoPoolRow::DECIDED),
         is_prepared: mine.clone().any(|it| it.state != TwoPoolRow::DECIDED),
         has_failed: false,

@@ -1,5 +1,6 @@
 //! Where a dataset is mounted, and where a transaction's view of it is to be seen.
 
+use super::open::Half;
 use crate::control::client::Client;
 use crate::control::protocol::TransactionPart;
 use crate::error::{Error, Result};
@@ -78,9 +79,29 @@ impl Dataset {
         self.target.mounted.as_ref().is_some_and(|it| it.dataset.transaction().is_some())
     }
 
-    /// Whether a transaction's part is in it.
-    fn is(&self, part: &TransactionPart) -> bool {
-        self.target.mounted.as_ref().is_some_and(|it| it.dataset.as_str() == part.dataset)
+    /// Whether a transaction's part is in it, which is one in the pool of this id.
+    fn is(&self, (pool, part): &(String, TransactionPart)) -> bool {
+        let is_of_pool = self.home().is_some_and(|(id, _)| id == pool);
+        let mounted = self.target.mounted.as_ref();
+        is_of_pool && mounted.is_some_and(|it| it.dataset.as_str() == part.dataset)
+    }
+
+    /// Refuses a dataset that is in another pool than this one, beside others that are in this
+    /// one's alone or not.
+    fn check_second(&self, other: &Dataset, are_of_one: bool) -> Result<()> {
+        let (own, its) = (self.target.pool.display(), other.target.pool.display());
+        let told = format!("it is in {its}, and not in {own}");
+        let (here, there) = (self.target.daemon.as_ref(), other.target.daemon.as_ref());
+        let is_of_user = here.zip(there).is_some_and(|(here, there)| here.is_of_user_of(there));
+        let hint = match () {
+            () if self.is_inside() || other.is_inside() => {
+                "inside of another transaction all datasets are in one pool"
+            }
+            () if !are_of_one => "the datasets of a transaction are in two pools at most",
+            () if !is_of_user => "the two pools are mounted by two users: mount both by one",
+            () => return Ok(()),
+        };
+        Err(Error::usage(told).hint(hint))
     }
 
     /// The pool that it is in, among all that are mounted.
@@ -96,38 +117,24 @@ pub(super) struct Datasets {
     others: Vec<Dataset>,
 }
 
-/// How many pools a transaction can work in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pools {
-    /// One.
-    One,
-    /// Two: it is prepared in one, and decided in the other.
-    Two,
-}
-
 impl Datasets {
     /// Finds the datasets of directories. Of several in one dataset the first counts.
     ///
     /// # Errors
-    /// As for [`Dataset::find`]; they are not in one pool.
-    pub(super) fn find(directory: &Path, with: &[PathBuf], pools: Pools) -> Result<Datasets> {
+    /// As for [`Dataset::find`]; they are in more than two pools, or in two inside of another
+    /// transaction, or of two users.
+    pub(super) fn find(directory: &Path, with: &[PathBuf]) -> Result<Datasets> {
         let first = Dataset::find(directory)?;
         let mut others: Vec<Dataset> = Vec::new();
         for directory in with {
             let other = Dataset::find(directory)?;
             let mut known = std::iter::once(&first).chain(&others);
             let is_known = known.any(|known| known.home() == other.home());
-            let is_second = pools == Pools::Two
-                && others.iter().all(|known| known.home() == first.home())
-                && !first.is_inside()
-                && !other.is_inside();
-            if !is_known && !is_second {
-                let told = quoted(directory.as_os_str().as_bytes());
-                let (own, its) = (first.target.pool.display(), other.target.pool.display());
-                return Err(Error::usage(format!("{told} is in {its}, and not in {own}")).hint(
-                    "all datasets of a transaction are in one pool; of `tx run`, and outside \
-                         of other transactions, in two at most",
-                ));
+            if !is_known {
+                let are_of_one = others.iter().all(|known| known.home() == first.home());
+                first
+                    .check_second(&other, are_of_one)
+                    .map_err(|error| error.during(quoted(directory.as_os_str().as_bytes())))?;
             }
             if std::iter::once(&first).chain(&others).all(|it| it.mount != other.mount) {
                 others.push(other);
@@ -142,22 +149,27 @@ impl Datasets {
     /// # Errors
     /// It works in other datasets only; something else is mounted where one was; as for
     /// [`Dataset::find`].
-    pub(super) fn of_open(found: Dataset, parts: &[TransactionPart]) -> Result<Datasets> {
+    pub(super) fn of_open(found: Dataset, halves: &[Half]) -> Result<Datasets> {
+        let of_half = |half: &Half| {
+            let daemon = half.target.daemon.as_ref();
+            let pool = daemon.map_or_else(String::new, |it| it.greeting.pool_id.clone());
+            half.row.parts().into_iter().map(move |part| (pool.clone(), part)).collect::<Vec<_>>()
+        };
+        let parts: Vec<(String, TransactionPart)> = halves.iter().flat_map(of_half).collect();
         if !parts.iter().any(|part| found.is(part)) {
-            let names: Vec<&str> = parts.iter().map(|part| &*part.dataset).collect();
+            let names: Vec<&str> = parts.iter().map(|(_, part)| &*part.dataset).collect();
             return Err(Error::usage(format!("the transaction is one of {}", names.join(", "))));
         }
-        let home = found.home().map(|(id, pool)| (id.to_owned(), pool.to_owned()));
         let mut found = Some(found);
         let mut all = parts.iter().map(|part| {
             if let Some(own) = found.take_if(|found| found.is(part)) {
                 return Ok(own);
             }
-            let other = Dataset::find(&part.directory)?;
-            let its = other.home().map(|(id, pool)| (id.to_owned(), pool.to_owned()));
-            if other.is(part) && its == home {
+            let other = Dataset::find(&part.1.directory)?;
+            if other.is(part) {
                 return Ok(other);
             }
+            let part = &part.1;
             let told = quoted(part.directory.as_os_str().as_bytes());
             Err(Error::in_use(format!("{} is not mounted at {told} any more", part.dataset))
                 .hint("mount it there, or end the transaction"))

@@ -1,6 +1,6 @@
 //! Transactions: how one is begun and ended, and how they are reported.
 
-use super::{Author, ConflictRow};
+use super::{Author, ConflictRow, PoolPlace};
 use crate::mountinfo::DeviceNumber;
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
@@ -27,6 +27,9 @@ pub(crate) struct BeginOrder {
     /// Its id, if the command has one from another pool that it works in, too.
     #[serde(default)]
     pub(crate) id: Option<String>,
+    /// That pool.
+    #[serde(default)]
+    pub(crate) other: Option<PoolPlace>,
     /// The root of its view comes as a descriptor with the answer, and is seen at no path.
     #[serde(default)]
     pub(crate) descriptor: bool,
@@ -104,6 +107,9 @@ pub(crate) struct TransactionRow {
     /// What it has of the other datasets that it works in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) also: Vec<TransactionPart>,
+    /// The other pool that it works in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) other: Option<PoolPlace>,
 }
 
 /// A transaction in another one of its datasets.

@@ -22,10 +22,15 @@ pub(crate) struct JointCommit {
     pub(crate) id: String,
     /// The other pool.
     pub(crate) other: PoolPlace,
+    /// Whose it is, as the pool that prepares has it, for the one that decides. Of no meaning
+    /// where a command asks for the commit.
+    #[serde(default)]
+    pub(crate) user: Option<u32>,
 }
 
 /// What a commit in two pools has come to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum JointOutcome {
     /// It is there in both, and durable.
     Committed,
@@ -40,6 +45,9 @@ pub(crate) enum JointOutcome {
 pub(crate) struct Standing {
     /// It may still be committed there.
     pub(crate) is_open: bool,
+    /// It is open there, and something was done in it within its idle limit.
+    #[serde(default)]
+    pub(crate) is_in_use: bool,
     /// It is committed there.
     pub(crate) is_decided: bool,
     /// It is prepared there.

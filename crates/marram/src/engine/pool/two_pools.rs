@@ -4,7 +4,7 @@
 use super::home::PoolHome;
 use super::open::acting_for;
 use super::transactions::merge_orders;
-use super::unfinished::{id_of, resolve, rows};
+use super::unfinished::{id_of, resolve_below, rows};
 use crate::control::protocol::{CommitSummary, JointCommit, Resolution, Standing, TwoPoolRow};
 use crate::engine::home::{CommitOrder, Decide, TwoPools};
 use crate::engine::mounts::Mounts;
@@ -47,6 +47,7 @@ impl TwoPools for PoolHome {
         let is = |state: &str| rows.iter().any(|row| row.id == id && row.state == state);
         Standing {
             is_open: false,
+            is_in_use: false,
             is_decided: is(TwoPoolRow::DECIDED),
             is_prepared: rows.iter().any(|row| row.id == id && row.state != TwoPoolRow::DECIDED),
             has_failed: !is_durable || self.pool().status().health != Health::Online,
@@ -57,8 +58,8 @@ impl TwoPools for PoolHome {
         rows(self.pool())
     }
 
-    fn resolve(&self, id: &str, resolution: Resolution) -> Result<()> {
-        resolve(self.pool(), id, resolution)
+    fn resolve(&self, id: &str, resolution: Resolution, mounts: &dyn Mounts) -> Result<()> {
+        resolve_below(self.pool(), mounts, (id, resolution))
     }
 }
 

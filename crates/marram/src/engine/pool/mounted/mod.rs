@@ -9,7 +9,7 @@ mod shown;
 pub(super) use receive::receive;
 pub(super) use shown::Shown;
 
-use super::operations;
+use super::{operations, unfinished};
 use crate::control::protocol::{Answer, Operation};
 use crate::engine::history::versions;
 use crate::engine::mounted;
@@ -39,6 +39,10 @@ pub(super) fn perform(shown: &Shown<'_>, operation: &Operation) -> Result<Answer
         }),
         Operation::Rollback { to } => mounted::rollback(shown, &to.parse()?),
         Operation::RollbackDirectory(order) => mounted::rollback_directory(shown, order),
+        Operation::Resolve { id, resolution } => {
+            unfinished::resolve_below(shown.pool, shown.mounts, (id, *resolution))?;
+            Ok(Answer::Done)
+        }
         Operation::Versions(order) => versions(shown.pool, order, shown.user),
         _ => with_new_member(shown, operation),
     }
