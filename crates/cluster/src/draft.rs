@@ -2,10 +2,12 @@
 
 mod kept;
 mod merging;
+mod transactions;
 mod undo;
 
 pub(crate) use kept::{expired, is_hidden};
 pub(crate) use merging::Merging;
+pub(crate) use transactions::{is_of, left_of};
 pub(crate) use undo::Judge;
 
 use crate::catalogue::{Catalogue, LINES_DEEP_MAX};

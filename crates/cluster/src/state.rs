@@ -13,6 +13,7 @@ mod scheduled;
 mod sharing;
 mod store;
 mod taking;
+mod transactions;
 mod transfers;
 mod usage;
 

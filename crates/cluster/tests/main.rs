@@ -27,6 +27,7 @@ mod specification;
 mod stores;
 mod tls;
 mod together;
+mod transactions;
 mod transfers;
 mod tree;
 mod tunnel;

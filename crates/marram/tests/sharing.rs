@@ -34,6 +34,7 @@ macro_rules! on_each_home {
     };
 }
 
+mod all_or_nothing;
 mod locks;
 mod programs;
 

@@ -8,6 +8,7 @@ use super::company::Session;
 use super::taking::clients;
 use super::{Client, Cluster, Shared, State};
 use crate::database::{Change, Table};
+use crate::draft::identity_text;
 use crate::format::{ClientRecord, Presence};
 use crate::pending::Pending;
 use crate::state::rescue::keep_for_lost;
@@ -177,7 +178,12 @@ impl Shared {
         };
         let nothing = Pending::default();
         let done = self.publish_with(Some(&expels), &nothing, &mut |draft| {
-            if keeps(&self.state.read()) == Some(true) {
+            // What it had waiting for them is lost with it. Nothing of this stops the expulsion.
+            let (state, session) = (self.state.read(), identity_text(&lost.session));
+            let is_there = |of: &str| of != session;
+            let _left_to_a_sweep =
+                draft.end_transactions(&is_there, &|number| state.is_open(number)).is_ok();
+            if keeps(&state) == Some(true) {
                 keep_for_lost(draft, lost.session);
             }
             Ok(())

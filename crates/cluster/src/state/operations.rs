@@ -122,6 +122,7 @@ impl OperationLog for Cluster {
         let before = &mut |draft: &mut Draft| {
             draft.act_for(self.author.as_ref());
             draft.taking_back(self.undoes);
+            draft.refuse_foreign(merged.fork, &self.shared.session())?;
             *merging.borrow_mut() = draft.begin_merge(merged)?;
             Ok(())
         };

@@ -4,15 +4,18 @@
 //! dataset in the same entry: so the state on which the lost one worked stays. When that one comes
 //! back, it forks the snapshots of what it had changed, and puts what waited there. The forks can
 //! be compared and merged as any fork. One that never comes back leaves the snapshots, no forks.
+//! What was done in transactions is gone: their forks go in that entry, too.
 //!
 //! Then it goes on as a client that has been opened in its place, with all views that it has.
 
 use super::Cluster;
 use super::company::Session;
-use crate::draft::{Draft, is_hidden};
+use crate::draft::{Draft, is_hidden, left_of};
 use crate::format::Role;
 use crate::pending::Items;
 use marram_store::{Batch, DatasetName, Edit, Error, Result, Source, Store, View};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// How often a rescue begins anew because others have changed the fork.
@@ -32,7 +35,9 @@ pub(crate) fn keep_for_lost(draft: &mut Draft, lost: Session) {
     let live = draft.catalogue().records();
     let live = live
         .filter(|(_, record)| matches!(record.role, Role::Dataset { .. }) && !is_hidden(record));
-    let names: Vec<DatasetName> = live.filter_map(|(_, record)| record.name.parse().ok()).collect();
+    let named = live.filter_map(|(_, record)| record.name.parse().ok());
+    let names: Vec<DatasetName> =
+        named.filter(|it: &DatasetName| it.transaction().is_none()).collect();
     for name in names {
         // It fails before it changes anything.
         let _is_kept = draft.snapshot(&name, &kept_for(&lost)).is_ok();
@@ -102,8 +107,11 @@ impl Cluster {
             state.unpublished()
         };
         let mut rest = unpublished.clone();
+        let transactions = self.transactions();
+        transactions.iter().for_each(|fork| rest.forget(*fork));
         let (mut forks, mut failed) = (Vec::new(), None);
-        for (dataset, items) in unpublished.datasets() {
+        let kept = unpublished.datasets().filter(|(dataset, _)| !transactions.contains(dataset));
+        for (dataset, items) in kept {
             match self.rescue_dataset(through, (dataset, items)) {
                 Ok(fork) => {
                     forks.push(fork);
@@ -121,6 +129,13 @@ impl Cluster {
             None => self.forget_kept(through)?,
         }
         Ok(forks)
+    }
+
+    /// The forks that its transactions worked in.
+    fn transactions(&self) -> BTreeSet<u64> {
+        let catalogue = Arc::clone(&self.shared.state.read().catalogue);
+        let forks = left_of(&catalogue, &|_| false);
+        forks.iter().filter_map(|fork| catalogue.find(fork).ok()).collect()
     }
 
     /// Takes away the snapshots of what this client had not changed, but for those that somebody

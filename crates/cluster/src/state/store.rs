@@ -69,7 +69,12 @@ impl Store for Cluster {
     }
 
     fn fork(&self, dataset: &DatasetName, name: &DatasetName, root_object: u64) -> Result<()> {
-        self.publish(&mut |draft| draft.fork(dataset, name, root_object))
+        self.publish(&mut |draft| match name.transaction() {
+            Some(_) => {
+                draft.begin_transaction((dataset, root_object), name, &self.shared.session())
+            }
+            None => draft.fork(dataset, name, root_object),
+        })
     }
 
     fn rename(&self, from: &Source, to: &Source) -> Result<()> {

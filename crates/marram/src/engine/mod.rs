@@ -15,6 +15,7 @@
 //! | `rights`, `owners`, `places` | what users may change, limits of owners, paths of directories |
 //! | `change_sets`, `dataset_kinds` | changes as mounts take them, kinds in the words of users |
 //! | [`streams`] | streams, whatever home they come from |
+//! | `transactions` | transactions of homes that are stores |
 //! | `undo` | the log of operations, and taking operations back |
 //! | `automatic`, `schedules` | snapshots that are taken by themselves, and when |
 //! | `thinning` | which of them go |
@@ -60,6 +61,7 @@ pub(crate) mod source;
 mod store_operations;
 pub(crate) mod streams;
 mod thinning;
+mod transactions;
 mod undo;
 pub(crate) mod volume;
 

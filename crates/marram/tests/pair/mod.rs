@@ -116,12 +116,23 @@ impl Pair {
 
     /// Runs a program in the other namespace.
     pub(crate) fn in_other(&self, words: &[&str]) -> Outcome {
+        outcome(self.command_in_other().args(words))
+    }
+
+    /// The program in the other namespace, where words are to be added.
+    pub(crate) fn command_there(&self, program: &Path) -> Command {
+        let state = format!("XDG_STATE_HOME={}", self.bench.path("state-there").display());
+        let mut command = self.command_in_other();
+        command.args(["env", &state]).arg(program);
+        command
+    }
+
+    fn command_in_other(&self) -> Command {
         let mut command = self.bench.command_as(Path::new("nsenter"));
         let pid = self.other.as_ref().unwrap().id().to_string();
         let folder = self.bench.path("").to_string_lossy().into_owned();
         command.args(["--target", &pid, "--mount", "--uts", "--net", &format!("--wd={folder}")]);
-        command.args(words);
-        outcome(&mut command)
+        command
     }
 
     pub(crate) fn daemon_there(&self) -> i32 {

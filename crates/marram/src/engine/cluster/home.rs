@@ -7,7 +7,7 @@ use crate::control::protocol::{
     Answer, Author, CompareOrder, DifferenceRow, Operation, ReceiveOrder, SendOrder,
 };
 use crate::engine::automatic::{self, AutomaticSnapshots};
-use crate::engine::home::{ControlDirectory, Home, Member, Snapshots, Streams, Task};
+use crate::engine::home::{ControlDirectory, Home, Member, Snapshots, Streams, Task, Transactions};
 use crate::engine::mounted::{Commits, Shown};
 use crate::engine::mounts::Mounts;
 use crate::engine::posix::open_view;
@@ -190,7 +190,8 @@ impl ClusterHome {
             return;
         }
         let Ok(listed) = self.store.list() else { return };
-        let names: Vec<Source> = listed.into_iter().map(|report| report.source).collect();
+        let names = listed.into_iter().map(|report| report.source);
+        let names: Vec<Source> = names.filter(|source| !source.is_own()).collect();
         if names != *shown {
             *shown = names;
             mounts.all_members_changed();
@@ -211,6 +212,9 @@ impl ClusterHome {
     }
 
     fn sweep_once(&self, mounts: &dyn Mounts) -> marram_store::Result<()> {
+        for source in self.while_open(|| self.store.end_lost_transactions())? {
+            mounts.log(&format!("destroyed {source}, which a client that has gone had left"));
+        }
         // A database that is full refuses it, and space is given back all the same.
         let let_go = self.while_open(|| self.store.let_go_of_expired());
         let is_wanted = || !mounts.is_shut();
@@ -264,7 +268,7 @@ impl ClusterHome {
 }
 
 /// The same store, which enters operations into its log as those of `author`.
-fn acting_for(store: &Cluster, author: &Author) -> Cluster {
+pub(super) fn acting_for(store: &Cluster, author: &Author) -> Cluster {
     let Author { user, command, .. } = author.clone();
     store.acting_for(marram_store::Author { user: Some(user), command })
 }
@@ -386,6 +390,10 @@ impl Home for ClusterHome {
 
     fn streams(&self) -> Option<&dyn Streams> {
         Some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn Transactions> {
+        (!self.read_only).then_some(self)
     }
 }
 

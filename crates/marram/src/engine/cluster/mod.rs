@@ -4,6 +4,7 @@
 //! finds out whether a client that has a home open is still there, by its `host` too, and
 //! `clients` lists them for people; `open` opens and makes homes; `streams` sends and receives,
 //! `attended` answers others meanwhile;
+//! `transactions` has those of programs;
 //! `schedule` says what automatic snapshots ask of it, and `space` what holds its space;
 //! `operations` performs what is asked, and `home` implements the seam.
 
@@ -19,6 +20,7 @@ mod password;
 mod schedule;
 mod space;
 mod streams;
+mod transactions;
 mod verifier;
 
 pub(crate) use clients::{ClientRow, clients};

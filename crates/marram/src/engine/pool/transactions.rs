@@ -5,28 +5,22 @@ use super::home::PoolHome;
 use super::open::acting_for;
 use crate::control::protocol::CommitSummary;
 use crate::engine::changes::Changes;
-use crate::engine::history::conflict_row;
 use crate::engine::home::{CommitOrder, SeveralDatasets, Transactions, TwoPools};
 use crate::engine::mounts::Mounts;
-use crate::error::{Error, Result};
-use marram_history::{Branch, MergeOptions, MergePart, MergeReport, MergeSides, Touched};
+use crate::engine::transactions::{self, branch_of, summary_of};
+use crate::error::Result;
+use marram_history::{Branch, MergeOptions, MergePart, MergeSides, Touched};
 use marram_pool::Pool;
 use marram_posix::{Posix, hold_together};
 use marram_store::{DatasetName, ForkBegin, Source, Store};
-use std::sync::Arc;
 
 impl Transactions for PoolHome {
     fn begin(&self, dataset: &DatasetName, id: &str) -> Result<Source> {
-        let fork = DatasetName::of_transaction(id)?;
-        let root = self.pool().report(&Source::live(dataset.clone()))?.root_object;
-        store(self.pool()).begin_fork(dataset, &fork, root)?;
-        Ok(Source::live(fork))
+        transactions::begin(store(self.pool()), dataset, id)
     }
 
     fn base(&self, fork: &Source) -> Result<(Source, u64)> {
-        let report = self.pool().report(fork)?;
-        let base = report.origin.ok_or_else(|| Error::failed(format!("{fork} is no fork")))?;
-        Ok((base, report.root_object))
+        transactions::base(store(self.pool()), fork)
     }
 
     fn commit(&self, order: &CommitOrder<'_>, mounts: &dyn Mounts) -> Result<CommitSummary> {
@@ -34,29 +28,13 @@ impl Transactions for PoolHome {
         if store(self.pool()).is_unchanged(&order.fork.dataset)? {
             return Ok(CommitSummary { committed: true, conflicts: Vec::new() });
         }
-        let branch = branch_of(self.pool(), order.fork)?;
+        let branch = branch_of(&**self.pool(), order.fork)?;
         // What is inside of another transaction is an operation of that one's.
         let pool = match branch.parent.dataset.transaction() {
             Some(_) => self.pool().without_author(),
             None => acting_for(self.pool(), order.author),
         };
-        let sides = MergeSides {
-            dataset: &branch.parent.dataset,
-            base: &branch.base,
-            fork: &branch.fork,
-            root: branch.root,
-        };
-        let overlaps = |touched: &_| order.reads.overlaps(touched);
-        let options = MergeOptions { strict: Some(&overlaps), ..MergeOptions::default() };
-        let shown = self.shown(&pool, mounts);
-        let (files, report) = shown.on_whole(&branch.parent, |whole| {
-            let files = whole.files(&pool, &branch.parent)?;
-            let report = marram_history::merge(&*files, &pool, sides, &options)?;
-            Ok((files, report))
-        })?;
-        let summary = summary_of(&report);
-        mounts.changed(&branch.parent, &*files, &Changes::from(report.change_set));
-        Ok(summary)
+        transactions::merge(&self.shown(&pool, mounts), &branch, order)
     }
 
     fn discard(&self, fork: &Source) -> Result<()> {
@@ -102,7 +80,7 @@ impl SeveralDatasets for PoolHome {
         }
         let mut is_inside = false;
         for order in orders {
-            let parent = branch_of(self.pool(), order.fork)?.parent;
+            let parent = branch_of(&**self.pool(), order.fork)?.parent;
             is_inside = is_inside || parent.dataset.transaction().is_some();
         }
         let pool = match (is_inside, orders.first()) {
@@ -124,7 +102,7 @@ pub(super) fn merge_orders(
     (orders, mounts): (&[CommitOrder<'_>], &dyn Mounts),
     always: bool,
 ) -> Result<Vec<CommitSummary>> {
-    let branches = orders.iter().map(|order| branch_of(home.pool(), order.fork));
+    let branches = orders.iter().map(|order| branch_of(&**home.pool(), order.fork));
     let branches: Vec<Branch> = branches.collect::<Result<_>>()?;
     let overlaps: Vec<_> =
         orders.iter().map(|order| |touched: &Touched| order.reads.overlaps(touched)).collect();
@@ -157,18 +135,6 @@ pub(super) fn merge_orders(
         mounts.changed(parent, &**files, &Changes::from(report.change_set));
     }
     Ok(summaries)
-}
-
-fn summary_of(report: &MergeReport) -> CommitSummary {
-    CommitSummary {
-        committed: report.applied,
-        conflicts: report.conflicts.iter().map(conflict_row).collect(),
-    }
-}
-
-fn branch_of(pool: &Arc<Pool>, fork: &Source) -> Result<Branch> {
-    let branch = Branch::of(&**pool, &fork.dataset)?;
-    branch.ok_or_else(|| Error::failed(format!("{fork} is no fork")))
 }
 
 /// The methods of all stores.
