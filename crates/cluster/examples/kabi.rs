@@ -206,7 +206,8 @@ impl File {
     fn make(seed: u64, size: usize, truncated: f64) -> File {
         let memory = MemoryDatabase::default();
         let database: Arc<dyn Database> = Arc::new(memory.clone());
-        make(Arc::clone(&database), &NewStore { id: [1; 16], key: [2; 32], now: 1 }).unwrap();
+        make(Arc::clone(&database), &NewStore { id: [1; 16], key: [2; 32], now: 1, objects: None })
+            .unwrap();
         let options = OpenOptions {
             session: [3; 16],
             name: "kabi".to_owned(),
@@ -263,7 +264,7 @@ impl File {
     }
 
     fn taken(&self, before: &Rows) -> Taken {
-        let seal = Seal::of(&Header { id: [1; 16], key: [2; 32] });
+        let seal = Seal::of(&Header { id: [1; 16], key: [2; 32], has_blocks_outside: false });
         let mut taken = Taken { snapshot: 0, rows: 0 };
         for ((table, key), sealed) in self.rows() {
             let is_same = before.get(&(table, key.clone())).is_some_and(|it| *it == sealed);

@@ -1,16 +1,18 @@
-//! Blocks, named by their content.
+//! Blocks, named by their content, in the database or outside of it.
 
-use crate::database::{Change, Range, Table};
+use crate::database::{Change, Range, Row, Table};
 use crate::failure::damaged;
-use crate::format::{BlockId, BlockRow, Reference};
+use crate::format::{BlockId, BlockRow, ObjectName, Reference, UploadId};
+use crate::objects::Objects;
 use crate::rows::Rows;
 use bytes::Bytes;
 use marram_codec::{Compression, codec_id, compress_with_grain, decompress};
-use marram_store::{FreshBlock, Result, StoredForm};
+use marram_store::{Error, FreshBlock, Result, StoredForm};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Content that one write sends at most, in bytes.
 const WRITE_BYTES: usize = 8 << 20;
@@ -18,12 +20,20 @@ const WRITE_BYTES: usize = 8 << 20;
 const READ_BYTES: usize = 8 << 20;
 /// What compression has to save at least, in bytes.
 const GRAIN_BYTES: usize = 512;
+/// Objects of which one question asks whether they are needed.
+const STRAYS_ASKED: usize = 256;
 /// Content that the cache is made for, in bytes a block.
 const CACHED_BLOCK_BYTES: u64 = 32 << 10;
 
 /// The blocks of a store, and a cache of their contents.
 pub(crate) struct Blocks {
     rows: Rows,
+    /// Where they lie, if not in the database.
+    objects: Option<Arc<dyn Objects>>,
+    /// Uploads up to now.
+    uploads: AtomicU64,
+    /// How many parts of the objects have been looked through for some that nothing needs.
+    looked_through: AtomicU32,
     cache: Cache<BlockId, Bytes, ByLength>,
 }
 
@@ -36,16 +46,27 @@ impl Weighter<BlockId, Bytes> for ByLength {
     }
 }
 
-/// A block on its way into the database.
+/// A block on its way into the store.
 pub(crate) struct Upload {
     pub(crate) reference: Reference,
     pub(crate) block: Arc<FreshBlock>,
 }
 
 impl Blocks {
-    pub(crate) fn new(rows: Rows, cache_bytes: u64) -> Blocks {
+    pub(crate) fn new(rows: Rows, objects: Option<Arc<dyn Objects>>, cache_bytes: u64) -> Blocks {
         let items = usize::try_from(cache_bytes / CACHED_BLOCK_BYTES).unwrap_or(usize::MAX).max(16);
-        Blocks { rows, cache: Cache::with_weighter(items, cache_bytes, ByLength) }
+        Blocks {
+            rows,
+            objects,
+            uploads: AtomicU64::new(0),
+            looked_through: AtomicU32::new(0),
+            cache: Cache::with_weighter(items, cache_bytes, ByLength),
+        }
+    }
+
+    /// Where they lie, if not in the database.
+    pub(crate) fn objects(&self) -> Option<&Arc<dyn Objects>> {
+        self.objects.as_ref()
     }
 
     /// The name of a content.
@@ -54,25 +75,48 @@ impl Blocks {
         Reference { id: self.rows.hash(content), len }
     }
 
-    /// Writes those of the blocks that are not there. They are loose until a row refers to them.
-    pub(crate) fn upload(&self, uploads: &[Upload], now: i64) -> Result<()> {
+    /// Writes those of the blocks that are not there, for an entry of a session. They are loose
+    /// until a row refers to them.
+    ///
+    /// # Errors
+    /// [`Error::Overtaken`] if another client has given the upload up meanwhile; or the database or
+    /// the place of the blocks fails.
+    pub(crate) fn upload(
+        &self,
+        uploads: &[Upload],
+        now: i64,
+        (session, entry): ([u8; 16], u64),
+    ) -> Result<()> {
         if uploads.is_empty() {
             return Ok(());
         }
         let ids: Vec<Vec<u8>> = uploads.iter().map(|it| it.reference.id.to_vec()).collect();
         let known = self.rows.database().has(Table::Blocks, &ids)?;
         let missing = uploads.iter().zip(known).filter(|(_, is_there)| !is_there);
-        let (mut changes, mut bytes) = (Vec::new(), 0);
-        for (upload, _) in missing {
-            changes.push(loose(&self.rows, &upload.reference.id, now));
-            changes.push(self.stored(upload));
-            bytes += upload.block.data().len();
-            if bytes >= WRITE_BYTES {
-                self.rows.write(&std::mem::take(&mut changes))?;
-                bytes = 0;
+        let mut seen = BTreeSet::new();
+        let missing: Vec<&Upload> =
+            missing.map(|(upload, _)| upload).filter(|it| seen.insert(it.reference.id)).collect();
+        let mut rest = &missing[..];
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |upload: &&&Upload| {
+                let is_begun = bytes < WRITE_BYTES;
+                bytes += upload.block.data().len();
+                is_begun
+            };
+            let (some, others) = rest.split_at(rest.iter().take_while(fits).count());
+            match &self.objects {
+                None => self.write(some, now)?,
+                Some(objects) => {
+                    let count = self.uploads.fetch_add(1, Ordering::Relaxed);
+                    let number = [&session[..], &entry.to_le_bytes(), &count.to_le_bytes()];
+                    let mut upload = UploadId::default();
+                    upload.copy_from_slice(&self.rows.hash(&number.concat())[..8]);
+                    self.write_outside(&**objects, (some, &upload), now)?;
+                }
             }
+            rest = others;
         }
-        self.rows.write(&changes)?;
         // A file that is written anew has often been written here before.
         for Upload { reference, block } in uploads {
             if !self.is_here(reference) {
@@ -83,21 +127,44 @@ impl Blocks {
         Ok(())
     }
 
-    fn stored(&self, upload: &Upload) -> Change {
-        let content = upload.block.data();
-        let key = || upload.reference.id.to_vec();
-        if let Some(StoredForm { codec, bytes, .. }) = upload.block.form() {
-            let row = BlockRow { codec: *codec, len: upload.reference.len, stored: bytes };
-            return self.rows.put(Table::Blocks, key(), row.encode());
+    fn write(&self, uploads: &[&Upload], now: i64) -> Result<()> {
+        let mut changes = Vec::new();
+        for upload in uploads {
+            changes.push(loose(&self.rows, &upload.reference.id, now));
+            let stored = stored(upload);
+            changes.push(self.rows.put(Table::Blocks, upload.reference.id.to_vec(), stored));
         }
-        let mut packed = Vec::new();
-        let how = if upload.block.is_as_is() { Compression::Off } else { Compression::Lz4 };
-        let (codec, stored) = match compress_with_grain(how, content, GRAIN_BYTES, &mut packed) {
-            true => (how.id(), &packed[..]),
-            false => (codec_id::OFF, content),
-        };
-        let row = BlockRow { codec, len: upload.reference.len, stored };
-        self.rows.put(Table::Blocks, key(), row.encode())
+        self.rows.write(&changes)
+    }
+
+    /// Writes blocks as objects of one upload. First rows say what comes, so that a sweep finds
+    /// what a crash leaves; then come the objects; and then the rows of the blocks, if nobody has
+    /// given the upload up.
+    fn write_outside(
+        &self,
+        objects: &dyn Objects,
+        (uploads, upload): (&[&Upload], &UploadId),
+        now: i64,
+    ) -> Result<()> {
+        let rows = &self.rows;
+        let name = |it: &Upload| ObjectName { block: it.reference.id, upload: *upload };
+        let under_way = || rows.put(Table::Loose, upload.to_vec(), now.to_le_bytes().to_vec());
+        let names = uploads.iter().map(|it| loose_object(rows, &name(it), now));
+        rows.write(&std::iter::once(under_way()).chain(names).collect::<Vec<_>>())?;
+        let contents: Vec<(ObjectName, Vec<u8>)> =
+            uploads.iter().map(|it| (name(it), stored(it))).collect();
+        objects.write(&contents)?;
+        let mut changes = Vec::new();
+        for it in uploads {
+            let row = BlockRow::outside(it.reference.len, upload).encode();
+            changes.push(loose(rows, &it.reference.id, now));
+            changes.push(rows.put(Table::Blocks, it.reference.id.to_vec(), row));
+        }
+        changes.push(Change::remove(Table::Loose, upload.to_vec()));
+        match rows.write_while(under_way(), &changes)? {
+            true => Ok(()),
+            false => Err(Error::Overtaken),
+        }
     }
 
     /// Whether the content of a block is in memory.
@@ -127,7 +194,7 @@ impl Blocks {
             let ranges: Vec<Range> = asked.iter().map(one).collect();
             for (reference, found) in asked.iter().zip(self.rows.read(&ranges)?) {
                 let Some((_, value)) = found.first() else { continue };
-                if let Ok((_, _, content)) = unpacked(&self.rows, reference, value) {
+                if let Ok(content) = self.unpacked(reference, value, |_, _, content| content) {
                     let content = Bytes::from(content);
                     self.cache.insert(reference.id, content.clone());
                     contents.insert(reference.id, content);
@@ -142,53 +209,154 @@ impl Blocks {
         if let Some(content) = self.cache.get(&reference.id) {
             return Ok(content);
         }
-        let content = Bytes::from(read(&self.rows, reference)?);
+        let content = Bytes::from(self.verified(reference, |_, _, content| content)?);
         self.cache.insert(reference.id, content.clone());
         Ok(content)
     }
-}
 
-/// The content of a block as the database has it, verified.
-pub(crate) fn read(rows: &Rows, reference: &Reference) -> Result<Vec<u8>> {
-    verified(rows, reference, |_, _, content| content)
-}
-
-/// A block as it is stored, when its content has been verified: what compressed it, and the bytes.
-pub(crate) fn stored(rows: &Rows, reference: &Reference) -> Result<(u8, Vec<u8>)> {
-    verified(rows, reference, |codec, stored, _| (codec, stored.to_vec()))
-}
-
-fn verified<T>(
-    rows: &Rows,
-    reference: &Reference,
-    take: impl FnOnce(u8, &[u8], Vec<u8>) -> T,
-) -> Result<T> {
-    let id: String = reference.id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let wrong = |reason: String| damaged("a data block", id.clone(), reason);
-    let value = rows.get(Table::Blocks, reference.id.to_vec())?;
-    let value = value.ok_or_else(|| wrong("the database does not have it".to_owned()))?;
-    let (codec, stored, content) = unpacked(rows, reference, &value)?;
-    Ok(take(codec, stored, content))
-}
-
-/// What compressed a block, its stored bytes, and its content, verified.
-fn unpacked<'r>(
-    rows: &Rows,
-    reference: &Reference,
-    value: &'r [u8],
-) -> Result<(u8, &'r [u8], Vec<u8>)> {
-    let id: String = reference.id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let wrong = |reason: String| damaged("a data block", id.clone(), reason);
-    let row = BlockRow::decode(value)?;
-    if row.len != reference.len {
-        return Err(wrong(format!("it has {} bytes instead of {}", row.len, reference.len)));
+    /// A block as it is stored, when its content has been verified: what compressed it, and the
+    /// bytes.
+    pub(crate) fn stored(&self, reference: &Reference) -> Result<(u8, Vec<u8>)> {
+        self.verified(reference, |codec, stored, _| (codec, stored.to_vec()))
     }
-    let content = decompress(row.codec, row.stored, row.len as usize);
-    let content = content.map_err(|error| wrong(error.to_string()))?;
-    match rows.hash(&content) == reference.id {
-        true => Ok((row.codec, row.stored, content)),
-        false => Err(wrong("its content has another hash".to_owned())),
+
+    fn verified<T>(
+        &self,
+        reference: &Reference,
+        take: impl FnOnce(u8, &[u8], Vec<u8>) -> T,
+    ) -> Result<T> {
+        let value = self.rows.get(Table::Blocks, reference.id.to_vec())?;
+        let missing = || {
+            let reason = "the database does not have it".to_owned();
+            damaged("a data block", hexadecimal(&reference.id), reason)
+        };
+        self.unpacked(reference, &value.ok_or_else(missing)?, take)
     }
+
+    /// Takes what compressed a block, its stored bytes, and its content, verified.
+    fn unpacked<T>(
+        &self,
+        reference: &Reference,
+        value: &[u8],
+        take: impl FnOnce(u8, &[u8], Vec<u8>) -> T,
+    ) -> Result<T> {
+        let row = BlockRow::decode(value)?;
+        let (place, object) = match (row.upload()?, &self.objects) {
+            (Some(upload), Some(objects)) => {
+                let name = ObjectName { block: reference.id, upload };
+                let place = objects.locate(&name);
+                let lost = || damaged("a data block", place.clone(), LOST);
+                (place.clone(), Some(objects.read(&name)?.ok_or_else(lost)?))
+            }
+            _ => (hexadecimal(&reference.id), None),
+        };
+        let wrong = |reason: String| match &object {
+            None => damaged("a data block", place.clone(), reason),
+            Some(_) => damaged("a data block", place.clone(), format!("{reason}; {BRING_BACK}")),
+        };
+        let row = match &object {
+            None => row,
+            Some(bytes) => BlockRow::decode(bytes).map_err(|error| wrong(error.to_string()))?,
+        };
+        if row.len != reference.len {
+            return Err(wrong(format!("it has {} bytes instead of {}", row.len, reference.len)));
+        }
+        let content = decompress(row.codec, row.stored, row.len as usize);
+        let content = content.map_err(|error| wrong(error.to_string()))?;
+        match self.rows.hash(&content) == reference.id {
+            true => Ok(take(row.codec, row.stored, content)),
+            false => Err(wrong("its content has another hash".to_owned())),
+        }
+    }
+
+    /// What takes a block away to which nothing refers. Its object is then one that perhaps no
+    /// block needs.
+    pub(crate) fn removal(&self, id: &BlockId, now: i64) -> Result<Vec<Change>> {
+        let remove = Change::remove(Table::Blocks, id.to_vec());
+        if self.objects.is_none() {
+            return Ok(vec![remove]);
+        }
+        let row = self.rows.get(Table::Blocks, id.to_vec())?;
+        let upload = row.map(|value| BlockRow::decode(&value)?.upload()).transpose()?.flatten();
+        let object = upload.map(|upload| ObjectName { block: *id, upload });
+        let object = object.map(|name| loose_object(&self.rows, &name, now));
+        Ok(object.into_iter().chain([remove]).collect())
+    }
+
+    /// Removes an object that no block needs. Whether there is nothing more to look for: not while
+    /// its upload is under way.
+    pub(crate) fn let_go(&self, name: &ObjectName) -> Result<bool> {
+        let Some(objects) = &self.objects else { return Ok(true) };
+        let ranges = [
+            Range::one(Table::Loose, name.upload.to_vec()),
+            Range::one(Table::Blocks, name.block.to_vec()),
+        ];
+        let found = self.rows.read(&ranges)?;
+        let is_under_way = !found[0].is_empty();
+        if !is_under_way && !names(found[1].first(), name)? {
+            objects.remove(name)?;
+        }
+        Ok(!is_under_way)
+    }
+
+    /// Looks through a part of the objects, the next one each time until all were: those that no
+    /// row knows, as a power cut leaves them, become loose.
+    pub(crate) fn strays(&self, now: i64) -> Result<Vec<Change>> {
+        let part = u8::try_from(self.looked_through.load(Ordering::Relaxed));
+        let (Some(objects), Ok(part)) = (&self.objects, part) else { return Ok(Vec::new()) };
+        let mut changes = Vec::new();
+        for some in objects.list(part)?.chunks(STRAYS_ASKED) {
+            let asked = |name: &ObjectName| {
+                let loose = Range::one(Table::Loose, name.key());
+                [loose, Range::one(Table::Blocks, name.block.to_vec())]
+            };
+            let found = self.rows.read(&some.iter().flat_map(asked).collect::<Vec<_>>())?;
+            for (name, rows) in some.iter().zip(found.chunks(2)) {
+                if rows[0].is_empty() && !names(rows[1].first(), name)? {
+                    changes.push(loose_object(&self.rows, name, now));
+                }
+            }
+        }
+        self.looked_through.fetch_add(1, Ordering::Relaxed);
+        Ok(changes)
+    }
+}
+
+/// What to do about a block that is not there.
+const LOST: &str = "the file is gone; bring it back from a copy of the directory: `marram check` \
+                    of the home lists all that are missing";
+/// What to do about one that was changed.
+const BRING_BACK: &str = "bring the file back from a copy of the directory";
+
+/// Whether the row of a block names an object.
+fn names(row: Option<&Row>, name: &ObjectName) -> Result<bool> {
+    let Some((_, value)) = row else { return Ok(false) };
+    Ok(BlockRow::decode(value)?.upload()? == Some(name.upload))
+}
+
+fn hexadecimal(id: &BlockId) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A block as it is stored, in a row or an object.
+fn stored(upload: &Upload) -> Vec<u8> {
+    let content = upload.block.data();
+    let len = upload.reference.len;
+    if let Some(StoredForm { codec, bytes, .. }) = upload.block.form() {
+        return BlockRow { codec: *codec, len, stored: bytes }.encode();
+    }
+    let mut packed = Vec::new();
+    let how = if upload.block.is_as_is() { Compression::Off } else { Compression::Lz4 };
+    let (codec, stored) = match compress_with_grain(how, content, GRAIN_BYTES, &mut packed) {
+        true => (how.id(), &packed[..]),
+        false => (codec_id::OFF, content),
+    };
+    BlockRow { codec, len, stored }.encode()
+}
+
+/// A change that lets a sweep look whether a block needs an object.
+fn loose_object(rows: &Rows, name: &ObjectName, now: i64) -> Change {
+    rows.put(Table::Loose, name.key(), now.to_le_bytes().to_vec())
 }
 
 /// A change that lets the next sweep look whether anything refers to a block.

@@ -13,6 +13,7 @@
 //! | [`database`] | what a database must give |
 //! | [`memory`], [`sqlite`] | a database in memory, and SQLite |
 //! | [`server`], [`postgres`], [`mongo`] | what servers have in common, PostgreSQL, and MongoDB |
+//! | [`Objects`], [`directory`] | blocks outside of the database, and as files of a directory |
 //! | [`mod@format`] | rows and entries as bytes |
 //! | `rows`, `blocks` | sealed rows and verified blocks |
 //! | `catalogue`, `draft` | datasets and lines, and how an entry changes them |
@@ -31,6 +32,7 @@ mod catalogue;
 mod chain;
 pub mod database;
 mod delta;
+pub mod directory;
 mod draft;
 mod failure;
 mod follow;
@@ -39,6 +41,7 @@ mod known;
 mod locks;
 pub mod memory;
 pub mod mongo;
+mod objects;
 mod pending;
 pub mod postgres;
 mod rows;
@@ -49,6 +52,7 @@ pub mod verify;
 mod view;
 
 pub use database::Database;
+pub use objects::Objects;
 pub use state::{
     Client, Clock, Clocks, Cluster, Glance, Heard, Judge, Lost, NewStore, OpenOptions, SpaceHeld,
     SpaceProbe, Status, Swept, glance, make,

@@ -50,15 +50,18 @@ impl Rows {
         self.database.write_if(&self.has_followed(number), changes)
     }
 
+    /// Makes changes while a row is as another change has set it.
+    pub(crate) fn write_while(&self, there: Change, changes: &[Change]) -> Result<bool> {
+        let Change { table, key, value } = there;
+        self.database.write_if(&Guard { table, key, value }, changes)
+    }
+
     /// Sets or removes a row while it is as it was read. Only rows that are there can be guarded: a
     /// new one is put if there is none.
     pub(crate) fn replace(&self, old: Change, new: Change) -> Result<bool> {
-        match (old.value, &new.value) {
+        match (&old.value, &new.value) {
             (None, Some(value)) => self.database.insert(new.table, &new.key, value),
-            (value, _) => {
-                let Change { table, key, .. } = old;
-                self.database.write_if(&Guard { table, key, value }, &[new])
-            }
+            _ => self.write_while(old, &[new]),
         }
     }
 

@@ -27,7 +27,7 @@ use crate::blocks::{Blocks, Upload};
 use crate::catalogue::{Catalogue, Link};
 use crate::chain;
 use crate::delta::Replaced;
-use crate::format::{Reference, Role, StoredItem};
+use crate::format::{BlocksPlace, Reference, Role, StoredItem};
 use crate::known::Known;
 use crate::locks::Locks;
 use crate::pending::Pending;
@@ -247,6 +247,13 @@ impl Cluster {
             stopped: state.stopped.clone(),
             others: state.company.others(self.shared.session()).count(),
         })
+    }
+
+    /// Where its blocks lie outside of the database, and how much space there is; none if they lie
+    /// in it.
+    pub fn blocks_outside(&self) -> Option<(BlocksPlace, Option<Space>)> {
+        let objects = self.shared.blocks.objects()?;
+        Some((objects.place(), objects.space()))
     }
 
     /// What kind of database it is in, for people.

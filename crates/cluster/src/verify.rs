@@ -5,13 +5,15 @@
 
 use crate::database::{Database, Range, Row, Table};
 use crate::format::{
-    BlockRow, ClientRecord, Entry, Head, Header, LineRecord, LockPlace, LockRow, Past, Record,
-    Reference, Role, Seal, StoredItem, decode_operation, keys,
+    BlockRow, ClientRecord, Entry, Head, Header, LineRecord, LockPlace, LockRow, ObjectName, Past,
+    Record, Reference, Role, Seal, StoredItem, UploadId, decode_operation, keys,
 };
+use crate::objects::{self, Objects};
 use bytes::Bytes;
 use marram_format::operation::OperationRecord;
 use marram_store::{Error, Key, Result, Source};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Rows that one question asks for.
 const ROWS_ASKED: usize = 256;
@@ -46,19 +48,43 @@ pub struct Counts {
     pub content_bytes: u64,
 }
 
-/// Verifies the store in a database.
+/// Verifies the store in a database, with its blocks wherever they lie.
 ///
 /// # Errors
-/// There is none, it is of a newer version, or the database fails. Damage is no error.
+/// There is none, it is of a newer version, the database fails, or the place of its blocks is not
+/// there. Damage is no error.
 pub fn verify(database: &dyn Database) -> Result<Verified> {
+    let header = header(database)?;
+    let objects = objects::of_store(&header, database)?;
+    verify_opened(database, &header, objects)
+}
+
+/// The same of a store whose blocks lie outside of the database, which are reached as the caller
+/// says.
+///
+/// # Errors
+/// Those of [`verify`].
+pub fn verify_with(database: &dyn Database, objects: Arc<dyn Objects>) -> Result<Verified> {
+    verify_opened(database, &header(database)?, Some(objects))
+}
+
+fn header(database: &dyn Database) -> Result<Header> {
     let found = database.read(&[Range::one(Table::Header, keys::HEADER)])?.concat();
-    let Some((_, header)) = found.first() else {
-        return Err(Error::Invalid("there is no store: its making was cut off".to_owned()));
-    };
-    let seal = Seal::of(&Header::decode(header)?);
+    match found.first() {
+        Some((_, header)) => Header::decode(header),
+        None => Err(Error::Invalid("there is no store: its making was cut off".to_owned())),
+    }
+}
+
+fn verify_opened(
+    database: &dyn Database,
+    header: &Header,
+    objects: Option<Arc<dyn Objects>>,
+) -> Result<Verified> {
     let mut verifier = Verifier {
         database,
-        seal,
+        objects,
+        seal: Seal::of(header),
         lines: BTreeMap::new(),
         logged: BTreeMap::new(),
         operations: BTreeMap::new(),
@@ -72,6 +98,8 @@ pub fn verify(database: &dyn Database) -> Result<Verified> {
 
 struct Verifier<'d> {
     database: &'d dyn Database,
+    /// Where blocks lie, if not in the database.
+    objects: Option<Arc<dyn Objects>>,
     seal: Seal,
     lines: BTreeMap<u64, LineRecord>,
     /// The datasets and snapshots that entries of the log have set or taken away.
@@ -109,7 +137,8 @@ impl Verifier<'_> {
             LockPlace::decode(row)?;
             LockRow::decode(value).map(|_| ())
         })?;
-        self.each(Table::Blocks, Self::block)
+        self.each(Table::Blocks, Self::block)?;
+        self.strays()
     }
 
     fn find(&mut self, finding: String) {
@@ -358,10 +387,12 @@ impl Verifier<'_> {
     /// A block is what its name says, and is used or loose.
     fn block(&mut self, (row, value): &Row) -> Result<()> {
         let block = BlockRow::decode(value)?;
-        let content = marram_codec::decompress(block.codec, block.stored, block.len as usize);
-        let is_it = content.is_ok_and(|content| self.seal.hash(&content)[..] == row[..]);
-        if !is_it {
-            self.find(format!("blocks: {} has another content", hexadecimal(row)));
+        match block.upload()? {
+            Some(upload) => self.outside(row, upload, block.len)?,
+            None if !self.is_content(row, &block) => {
+                self.find(format!("blocks: {} has another content", hexadecimal(row)));
+            }
+            None => {}
         }
         self.verified.counts.blocks += 1;
         self.verified.counts.content_bytes += u64::from(block.len);
@@ -370,6 +401,56 @@ impl Verifier<'_> {
         let is_used = !self.database.read(&[uses])?.concat().is_empty();
         if !is_used && !self.has(Table::Loose, row.to_vec())? {
             self.find(format!("blocks: nothing refers to {}, or will let it go", hexadecimal(row)));
+        }
+        Ok(())
+    }
+
+    /// Whether the content of a block is what its name says.
+    fn is_content(&self, id: &[u8], block: &BlockRow<'_>) -> bool {
+        let content = marram_codec::decompress(block.codec, block.stored, block.len as usize);
+        content.is_ok_and(|content| self.seal.hash(&content)[..] == *id)
+    }
+
+    /// A block that lies outside of the database is there, whole.
+    fn outside(&mut self, id: &[u8], upload: UploadId, len: u32) -> Result<()> {
+        let (Some(objects), Ok(block)) = (self.objects.clone(), id.try_into()) else {
+            self.find(format!("blocks: {} lies nowhere", hexadecimal(id)));
+            return Ok(());
+        };
+        let name = ObjectName { block, upload };
+        let place = objects.locate(&name);
+        let found = match objects.read(&name)? {
+            None => Some(format!("blocks: {place} is gone")),
+            Some(bytes) => {
+                let is_it = BlockRow::decode(&bytes)
+                    .is_ok_and(|block| block.len == len && self.is_content(id, &block));
+                (!is_it).then(|| format!("blocks: {place} has another content"))
+            }
+        };
+        found.into_iter().for_each(|found| self.find(found));
+        Ok(())
+    }
+
+    /// What lies outside and no row knows is no damage: the next sweeps take it away.
+    fn strays(&mut self) -> Result<()> {
+        let Some(objects) = self.objects.clone() else { return Ok(()) };
+        let mut count = 0;
+        for first in 0..=u8::MAX {
+            for name in objects.list(first)? {
+                let row = self.get(Table::Blocks, name.block.to_vec());
+                // A row that is damaged has been found before.
+                let Ok(row) = row else { continue };
+                let upload = row.map(|value| BlockRow::decode(&value)?.upload()).transpose();
+                let is_named = upload.is_ok_and(|upload| upload.flatten() == Some(name.upload));
+                if !is_named && !self.has(Table::Loose, name.key())? {
+                    count += 1;
+                }
+            }
+        }
+        if count > 0 {
+            let place = objects.place();
+            let text = "as a power cut leaves them: a mount that is alone takes them away";
+            self.verified.notes.push(format!("{count} blocks in {place} have no row, {text}"));
         }
         Ok(())
     }

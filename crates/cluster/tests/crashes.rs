@@ -7,22 +7,22 @@ use crate::server::Server;
 use crate::stores::{StillClock, after_all, made, options};
 use marram_cluster::database::{Range, Table};
 use marram_cluster::memory::MemoryDatabase;
-use marram_cluster::verify::verify;
-use marram_cluster::{Cluster, Database};
+use marram_cluster::verify::{verify, verify_with};
+use marram_cluster::{Cluster, Database, Objects};
 use marram_store::{Batch, Block, DatasetName, Item, Key, Lineage, Result, Source, Store, kind};
 use marram_stream::{Arrival, Transfers};
 use std::sync::Arc;
 
-type Step = fn(&Cluster, &StillClock) -> Result<()>;
+pub(crate) type Step = fn(&Cluster, &StillClock) -> Result<()>;
 
 /// All items of all datasets and snapshots.
-type State = Vec<(String, Key, Vec<u8>, Vec<u8>)>;
+pub(crate) type State = Vec<(String, Key, Vec<u8>, Vec<u8>)>;
 
 fn key(object: u64) -> Key {
     Key::new(object, kind::SECTION, 0)
 }
 
-fn put(cluster: &Cluster, dataset: &str, object: u64, content: u8) -> Result<()> {
+pub(crate) fn put(cluster: &Cluster, dataset: &str, object: u64, content: u8) -> Result<()> {
     let view = cluster.open(&dataset.parse()?)?;
     let mut batch = Batch::new();
     batch.put(key(object), Item::with_block(vec![content], Block::fresh(vec![content; 3000])));
@@ -39,7 +39,7 @@ fn remove(cluster: &Cluster, dataset: &str, object: u64) -> Result<()> {
     view.sync()
 }
 
-fn clean(cluster: &Cluster, clock: &StillClock) -> Result<()> {
+pub(crate) fn clean(cluster: &Cluster, clock: &StillClock) -> Result<()> {
     while cluster.prune_step()?.more {}
     clock.advance(100);
     cluster.sweep_step(Vec::new()).map(|_| ())
@@ -49,7 +49,7 @@ fn root() -> DatasetName {
     DatasetName::root()
 }
 
-const STEPS: [Step; 30] = [
+pub(crate) const STEPS: [Step; 30] = [
     |cluster, _| put(cluster, "root", 2, 1),
     |cluster, _| put(cluster, "root", 3, 2),
     |cluster, _| put(cluster, "root", 2, 3),
@@ -124,7 +124,7 @@ fn begun() -> (MemoryDatabase, Cluster, StillClock) {
 }
 
 /// The state before the first step and after each.
-fn moments() -> (Vec<State>, u64) {
+pub(crate) fn moments() -> (Vec<State>, u64) {
     let (memory, cluster, clock) = begun();
     let mut moments = vec![state_of(&cluster)];
     for step in STEPS {
@@ -197,14 +197,33 @@ fn check_reopened(
     clock: &StillClock,
     moments: &[State],
 ) -> std::result::Result<(), String> {
-    let cluster = Cluster::open(Arc::clone(left), after_all(2, clock)).unwrap();
+    check_reopened_with((left, None), clock, moments)
+}
+
+/// The same of a store whose blocks lie outside of the database.
+pub(crate) fn check_reopened_with(
+    (left, objects): (&Arc<dyn Database>, Option<&Arc<dyn Objects>>),
+    clock: &StillClock,
+    moments: &[State],
+) -> std::result::Result<(), String> {
+    let cluster = match objects {
+        None => Cluster::open(Arc::clone(left), after_all(2, clock)),
+        Some(objects) => {
+            Cluster::open_with(Arc::clone(left), Arc::clone(objects), after_all(2, clock))
+        }
+    };
+    let cluster = cluster.unwrap();
     let state = state_of(&cluster);
     if !moments.iter().take(2).any(|moment| *moment == state) {
         return Err(format!("{state:?} is neither {:?}", &moments[0]));
     }
     put(&cluster, "root", 7, 7).unwrap();
-    clean(&cluster, clock).unwrap();
-    let found = verify(&**left).unwrap();
+    // First a block goes, and then its object.
+    (0..3).for_each(|_| clean(&cluster, clock).unwrap());
+    let found = match objects {
+        None => verify(&**left).unwrap(),
+        Some(objects) => verify_with(&**left, Arc::clone(objects)).unwrap(),
+    };
     let loose = Range::first(Table::Loose, Vec::new(), vec![u8::MAX; 33], usize::MAX);
     let loose = left.read(&[loose]).unwrap().concat().len();
     match (found.findings.is_empty(), loose) {

@@ -41,9 +41,8 @@ fn in_memory(clients: usize) -> Vec<Arc<dyn Database>> {
     (0..clients).map(|_| Arc::new(memory.clone()) as Arc<dyn Database>).collect()
 }
 
-/// Several clients of one store in an empty database.
+/// Several clients of one store.
 fn clients(databases: &[Arc<dyn Database>], bug: Option<Bug>) -> Vec<Client> {
-    made(&databases[0]);
     let handles: Vec<Interrupted> =
         databases.iter().map(|it| Interrupted::new(Arc::clone(it))).collect();
     let databases: Vec<Arc<dyn Database>> =
@@ -66,8 +65,18 @@ fn root() -> Source {
     "root".parse().unwrap()
 }
 
-/// Runs one history; what is wrong is the error.
+/// Runs one history in an empty database; what is wrong is the error.
 fn run(seed: u64, databases: &[Arc<dyn Database>], bug: Option<Bug>) -> Result<(), String> {
+    made(&databases[0]);
+    run_made(seed, databases, bug)
+}
+
+/// The same in a store.
+pub(crate) fn run_made(
+    seed: u64,
+    databases: &[Arc<dyn Database>],
+    bug: Option<Bug>,
+) -> Result<(), String> {
     let mut names = Names::new(seed);
     let clients = clients(databases, bug);
     let mut model = Model::new(Arc::new(SystemClock));
@@ -211,7 +220,9 @@ fn a_client_that_writes_rows_whatever_they_follow_is_caught() {
 
 #[test]
 fn the_last_client_goes_on_alone() {
-    let clients = clients(&in_memory(2), None);
+    let databases = in_memory(2);
+    made(&databases[0]);
+    let clients = clients(&databases, None);
     clients[1].cluster.close().unwrap();
     assert!(clients[0].cluster.is_shared());
     clients[0].cluster.listen(&mut || ()).unwrap();

@@ -102,7 +102,7 @@ fn a_missing_row_is_found_or_does_no_harm() {
 
 #[test]
 fn rows_with_sound_seals_and_wild_content_answer_with_errors() {
-    let seal = Seal::of(&Header { id: [7; 16], key: [9; 32] });
+    let seal = Seal::of(&Header { id: [7; 16], key: [9; 32], has_blocks_outside: false });
     let wild: [&[u8]; 5] = [b"", b"\xff", &[0xff; 40], &[0; 64], &[1; 200]];
     for (table, (key, _)) in filled().rows() {
         for value in wild {

@@ -45,6 +45,8 @@ pub(crate) enum Bug {
     NoFence,
     /// It writes rows whatever they follow, and locks whatever was locked.
     NoGuard,
+    /// It does not see that rows refer to blocks.
+    NoUses,
     /// Its batches are as they were made, whatever has come meanwhile ([`crate::blind`]).
     Once,
 }
@@ -104,6 +106,10 @@ impl Database for Interrupted {
     fn read(&self, ranges: &[Range]) -> Result<Vec<Vec<Row>>> {
         self.call(false);
         let mut found = self.inner.read(ranges)?;
+        if self.is_planted(Bug::NoUses) {
+            let of_uses = ranges.iter().zip(&mut found).filter(|it| it.0.table == Table::Uses);
+            of_uses.for_each(|(_, rows)| rows.clear());
+        }
         let is_log = ranges.first().is_some_and(|range| range.table == Table::Log);
         if self.is_planted(Bug::Blind) && is_log && ranges.len() == 2 {
             // "Nothing has come": the rows follow as far as the client has asked behind.

@@ -1,8 +1,9 @@
 //! The examples of `docs/cluster-format.md` are what the crate reads and writes.
 
 use marram_cluster::format::{
-    BlockRow, ClientRecord, Entry, Head, LineRecord, LockPlace, LockRow, LockedRange, Past,
-    Presence, Record, Reference, Role, Section, StoredItem, decode_operation,
+    BlockRow, BlocksPlace, ClientRecord, Entry, Head, Header, LineRecord, LockPlace, LockRow,
+    LockedRange, ObjectName, Past, Presence, Record, Reference, Role, Section, StoredItem,
+    decode_operation,
 };
 use marram_format::group::Group;
 use marram_format::operation::{OperationKind, OperationRecord};
@@ -58,6 +59,36 @@ fn rows_are_as_the_specification_has_them() {
     let client = ClientRecord { is_alone: true, name: "client 1".to_owned(), beat: 9 };
     assert_eq!(ClientRecord::decode(&example("client")).unwrap(), client);
     assert_eq!(client.encode(), example("client"));
+}
+
+#[test]
+fn blocks_outside_are_as_the_specification_has_them() {
+    let upload = [1, 2, 3, 4, 5, 6, 7, 8];
+    let row = BlockRow::outside(5, &upload);
+    assert_eq!(row.encode(), example("block outside"));
+    let bytes = example("block outside");
+    assert_eq!(BlockRow::decode(&bytes).unwrap().upload(), Ok(Some(upload)));
+    assert_eq!(BlockRow::decode(&example("block")).unwrap().upload(), Ok(None));
+    let place = BlocksPlace::Directory("/srv/blocks".to_owned());
+    assert_eq!(
+        (BlocksPlace::decode(&example("place of blocks")), place.encode()),
+        (Ok(place), example("place of blocks"))
+    );
+    let name = ObjectName { block: [0xab; 32], upload };
+    assert!(PAGE.contains(&format!("`ab/{name}`")), "{name}");
+    assert_eq!(name.to_string().parse(), Ok(name));
+    assert_eq!(ObjectName::of_key(&name.key()), Some(name));
+    let marker = marram_cluster::directory::marker(&[0x1f; 16]);
+    assert!(PAGE.contains(&marker), "{marker}");
+    let header = Header { id: [1; 16], key: [2; 32], has_blocks_outside: true };
+    let bytes = header.encode();
+    assert_eq!(bytes[12..16], [1, 0, 0, 0], "the feature that others refuse");
+    assert_eq!(Header::decode(&bytes), Ok(header));
+    let mut newer = bytes;
+    newer[12] = 3;
+    let check = blake3::hash(&newer[..64]);
+    newer[64..].copy_from_slice(&check.as_bytes()[..8]);
+    assert!(Header::decode(&newer).unwrap_err().to_string().contains("features 0x3"));
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use marram_cluster::format::{Header, Seal};
 use marram_cluster::memory::MemoryDatabase;
-use marram_cluster::{Client, Cluster, Database, Judge, Lost, NewStore, OpenOptions, make};
+use marram_cluster::{
+    Client, Cluster, Database, Judge, Lost, NewStore, Objects, OpenOptions, make,
+};
 use marram_store::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -83,7 +85,7 @@ pub(crate) fn together_in(
 
 /// The seals of the stores that [`made`] makes.
 pub(crate) fn seal() -> Seal {
-    Seal::of(&Header { id: [7; 16], key: [9; 32] })
+    Seal::of(&Header { id: [7; 16], key: [9; 32], has_blocks_outside: false })
 }
 
 fn judged(client: u8, clock: &StillClock, judge: Judge) -> OpenOptions {
@@ -106,7 +108,16 @@ pub(crate) fn made(database: &Arc<dyn Database>) {
 
 /// The same of one that is another for each number.
 pub(crate) fn made_as(database: &Arc<dyn Database>, number: u8) {
-    let new = NewStore { id: [number; 16], key: [9; 32], now: NOW };
+    made_with(database, number, None);
+}
+
+/// The same of one whose blocks lie elsewhere.
+pub(crate) fn made_with(
+    database: &Arc<dyn Database>,
+    number: u8,
+    objects: Option<Arc<dyn Objects>>,
+) {
+    let new = NewStore { id: [number; 16], key: [9; 32], now: NOW, objects };
     make(Arc::clone(database), &new).unwrap();
 }
 

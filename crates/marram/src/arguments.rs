@@ -259,12 +259,16 @@ pub(crate) struct CreateArguments {
     /// killed daemon as soon as it returns
     #[arg(long, value_enum, default_value_t)]
     pub(crate) home: HomeKind,
+    /// Of a home in a database: the directory in which the content of files is to lie, new or
+    /// empty, at the same path on each host; names and all else stay in the database
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) blocks: Option<PathBuf>,
     /// PATH is a pool, or a path inside a mounted one: make this empty dataset in it
     #[arg(
         long,
         short = 'd',
         value_name = "NAME",
-        conflicts_with_all = ["size", "force", "home"]
+        conflicts_with_all = ["size", "force", "home", "blocks"]
     )]
     pub(crate) dataset: Option<String>,
 }

@@ -33,6 +33,7 @@ mod mongodb;
 mod mounted_streams;
 mod mounting;
 mod offline;
+mod outside;
 mod pasts;
 mod patches;
 mod permissions;

@@ -11,6 +11,8 @@ pub const VERSION: u32 = 4;
 pub const HEADER_BYTES: usize = 72;
 /// With this a header begins.
 const MAGIC: [u8; 8] = *b"MARRAMcl";
+/// The feature of a store whose blocks lie outside of the database.
+const BLOCKS_OUTSIDE: u32 = 1;
 /// Bytes of a seal.
 const SEAL_BYTES: usize = 8;
 
@@ -21,6 +23,8 @@ pub struct Header {
     pub id: [u8; 16],
     /// The key of all hashes.
     pub key: [u8; 32],
+    /// Whether blocks lie outside of the database.
+    pub has_blocks_outside: bool,
 }
 
 impl Header {
@@ -29,7 +33,8 @@ impl Header {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        // Four bytes for features, of which there are none.
+        let features = if self.has_blocks_outside { BLOCKS_OUTSIDE } else { 0 };
+        bytes[12..16].copy_from_slice(&features.to_le_bytes());
         bytes[16..32].copy_from_slice(&self.id);
         bytes[32..64].copy_from_slice(&self.key);
         let check = blake3::hash(&bytes[..64]);
@@ -55,17 +60,17 @@ impl Header {
             let text = format!("it is of version {version}; this program knows up to {VERSION}");
             return Err(Error::Invalid(text));
         }
-        let header = Header { id: fields.array()?, key: fields.array()? };
+        let (id, key) = (fields.array()?, fields.array()?);
         let check: [u8; SEAL_BYTES] = fields.array()?;
         fields.end()?;
         if blake3::hash(&bytes[..64]).as_bytes()[..SEAL_BYTES] != check {
             return fields.refuse("its checksum is wrong");
         }
-        if features != 0 {
+        if features & !BLOCKS_OUTSIDE != 0 {
             let text = format!("it has features {features:#x} that this program does not know");
             return Err(Error::Invalid(text));
         }
-        Ok(header)
+        Ok(Header { id, key, has_blocks_outside: features & BLOCKS_OUTSIDE != 0 })
     }
 }
 

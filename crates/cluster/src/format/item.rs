@@ -1,7 +1,8 @@
 //! Items as rows have them, and blocks.
 
-use super::Fields;
 use super::fields::put_counted;
+use super::object::UploadId;
+use super::{Fields, malformed};
 use bytes::Bytes;
 use marram_store::{BLOCK_BYTES_MAX, Block, Item, Result, Token, VALUE_BYTES_MAX};
 
@@ -55,6 +56,9 @@ pub struct BlockRow<'a> {
     pub stored: &'a [u8],
 }
 
+/// The "codec" of a row whose block lies outside of the database; its stored bytes are the number
+/// of the upload.
+const OUTSIDE: u8 = 0x80;
 const NONE: u8 = 0;
 const PLAIN: u8 = 1;
 const WITH_BLOCK: u8 = 2;
@@ -186,5 +190,22 @@ impl<'a> BlockRow<'a> {
             return fields.refuse("it is longer than a block can be");
         }
         Ok(BlockRow { codec, len, stored: fields.rest() })
+    }
+
+    /// The row of a block that lies outside.
+    pub fn outside(len: u32, upload: &'a UploadId) -> BlockRow<'a> {
+        BlockRow { codec: OUTSIDE, len, stored: upload }
+    }
+
+    /// The upload that brought the block, if it lies outside.
+    ///
+    /// # Errors
+    /// The row says that it does, and not where.
+    pub fn upload(&self) -> Result<Option<UploadId>> {
+        if self.codec != OUTSIDE {
+            return Ok(None);
+        }
+        let upload = self.stored.try_into();
+        upload.map(Some).map_err(|_| malformed("a block", "its upload is no number"))
     }
 }

@@ -7,6 +7,8 @@ use marram_store::{Key, Result};
 pub const HEADER: &[u8] = b"header";
 /// The row that says up to which entry the rows follow the log.
 pub const FOLLOWED: &[u8] = b"followed";
+/// The row that says where blocks lie outside of the database.
+pub const BLOCKS: &[u8] = b"blocks";
 
 /// Bytes of a key of items.
 const KEY_BYTES: usize = 17;

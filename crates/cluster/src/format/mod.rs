@@ -9,6 +9,7 @@ mod header;
 mod item;
 pub mod keys;
 mod lock;
+mod object;
 mod operation;
 mod record;
 
@@ -16,6 +17,7 @@ pub use entry::{Edit, Entry, Presence, Section};
 pub use header::{HEADER_BYTES, Header, Seal, VERSION};
 pub use item::{BlockId, BlockRow, Head, Past, Reference, StoredItem};
 pub use lock::{LockPlace, LockRow, LockedRange};
+pub use object::{BlocksPlace, ObjectName, UploadId};
 pub use operation::decode_operation;
 pub use record::{ClientRecord, LineRecord, Record, Role};
 

@@ -12,9 +12,10 @@ use crate::draft::Draft;
 use crate::follow;
 use crate::format::{ClientRecord, Entry, Header, Presence, Seal, keys};
 use crate::known::Known;
+use crate::objects::{self, Objects};
 use crate::pending::Pending;
 use crate::rows::Rows;
-use marram_store::{DatasetName, Error, Properties, Result};
+use marram_store::{DatasetName, Error, Properties, Result, Space};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub struct NewStore {
     pub key: [u8; 32],
     /// Seconds since 1970.
     pub now: i64,
+    /// Where its blocks are to lie, if not in the database.
+    pub objects: Option<Arc<dyn Objects>>,
 }
 
 /// A client that has a store open.
@@ -82,12 +85,16 @@ pub struct OpenOptions {
 /// # Errors
 /// There is one, or the database fails.
 pub fn make(database: Arc<dyn Database>, new: &NewStore) -> Result<()> {
-    let header = Header { id: new.id, key: new.key };
+    let has_blocks_outside = new.objects.is_some();
+    let header = Header { id: new.id, key: new.key, has_blocks_outside };
     let rows = Rows::new(Arc::clone(&database), Seal::of(&header));
     let root = first_entry(new.now)?;
     let bytes = root.encode();
     // The header comes last: without it there is no store, and a crash leaves rows to write over.
     rows.write(&follow::changes(&rows, 1, &root, &follow::Heads::new()))?;
+    let place = new.objects.as_ref().map(|objects| objects.place().encode());
+    let place = place.map(|place| rows.put(Table::Header, keys::BLOCKS.to_vec(), place));
+    rows.write(&place.into_iter().collect::<Vec<_>>())?;
     rows.write(&[rows.put(Table::Log, keys::number(1), bytes)])?;
     match database.insert(Table::Header, keys::HEADER, &header.encode())? {
         true => Ok(()),
@@ -131,20 +138,47 @@ impl Cluster {
     /// database fails.
     pub fn open(database: Arc<dyn Database>, options: OpenOptions) -> Result<Cluster> {
         let header = header(&*database)?;
-        let rows = Rows::new(database, Seal::of(&header));
+        let objects = objects::of_store(&header, &*database)?;
+        Cluster::opened(database, &header, objects, options)
+    }
+
+    /// The same of a store whose blocks lie outside of the database, which are reached as the
+    /// caller says.
+    ///
+    /// # Errors
+    /// Those of [`Cluster::open`]; or the blocks lie in the database.
+    pub fn open_with(
+        database: Arc<dyn Database>,
+        objects: Arc<dyn Objects>,
+        options: OpenOptions,
+    ) -> Result<Cluster> {
+        let header = header(&*database)?;
+        if !header.has_blocks_outside {
+            return Err(Error::Invalid("the blocks of the store lie in the database".to_owned()));
+        }
+        Cluster::opened(database, &header, Some(objects), options)
+    }
+
+    fn opened(
+        database: Arc<dyn Database>,
+        header: &Header,
+        objects: Option<Arc<dyn Objects>>,
+        options: OpenOptions,
+    ) -> Result<Cluster> {
+        let rows = Rows::new(database, Seal::of(header));
         let found = match options.read_only {
             true => still(&rows, &options.judge)?,
             false => whole(&rows)?,
         };
         let shared = Shared {
-            blocks: Blocks::new(rows.clone(), options.cache_bytes),
+            space: objects.as_ref().map(space_of).or(options.space),
+            blocks: Blocks::new(rows.clone(), objects, options.cache_bytes),
             rows,
             id: header.id,
             session: Mutex::new(options.session),
             name: options.name,
             read_only: options.read_only,
             clock: options.clock,
-            space: options.space,
             locks: Mutex::default(),
             publisher: Mutex::new(Publisher {
                 number: found.number,
@@ -188,6 +222,12 @@ impl Cluster {
         self.shared.stop("it was closed");
         Ok(())
     }
+}
+
+/// Content takes the space of the place where it lies.
+fn space_of(objects: &Arc<dyn Objects>) -> SpaceProbe {
+    let objects = Arc::clone(objects);
+    Arc::new(move || objects.space().unwrap_or(Space::UNCOUNTED))
 }
 
 /// A store that no client has open, where no rows wait for the log.

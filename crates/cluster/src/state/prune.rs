@@ -6,7 +6,7 @@ use super::{Cluster, Shared};
 use crate::blocks::{loose, uses};
 use crate::catalogue::Catalogue;
 use crate::database::{Change, Range, Row, Table};
-use crate::format::{Head, Past, StoredItem, keys};
+use crate::format::{Head, ObjectName, Past, StoredItem, keys};
 use crate::rows::Rows;
 use marram_store::{Key, Result};
 
@@ -14,6 +14,8 @@ use marram_store::{Key, Result};
 const MARKS_A_STEP: usize = 256;
 /// Loose blocks that one step looks at.
 const LOOSE_A_STEP: usize = 256;
+/// Bytes of the longest key of what is loose, and one more.
+const LOOSE_KEY_BYTES: usize = 41;
 /// Seconds for which a block stays to which nothing refers: a reader may have found it just before.
 const GRACE_SECONDS: i64 = 60;
 
@@ -56,12 +58,13 @@ impl Cluster {
         Ok(Swept { more, blocks: 0 })
     }
 
-    /// Takes away some of the blocks, behind `after`, to which nothing has referred for a while.
+    /// Takes away some of the blocks, behind `after`, to which nothing has referred for a while,
+    /// and objects outside of the database that no block needs.
     /// Returns where the next step begins, if there is more. Does nothing while another client is
     /// there: one that publishes may have found a block just before it goes.
     ///
     /// # Errors
-    /// The database fails.
+    /// The database fails, or the place of the blocks does.
     pub fn sweep_step(&self, after: Vec<u8>) -> Result<(Swept, Vec<u8>)> {
         let shared = &*self.shared;
         let publisher = shared.publisher.lock();
@@ -72,22 +75,31 @@ impl Cluster {
                 return Ok((Swept::default(), Vec::new()));
             }
         }
-        let range = Range::first(Table::Loose, after, vec![u8::MAX; 33], LOOSE_A_STEP);
+        let now = shared.now();
+        let mut changes = if after.is_empty() { shared.blocks.strays(now)? } else { Vec::new() };
+        let range = Range::first(Table::Loose, after, vec![u8::MAX; LOOSE_KEY_BYTES], LOOSE_A_STEP);
         let rows = shared.rows.read(&[range])?.into_iter().flatten();
-        let (mut changes, mut swept, mut next) = (Vec::new(), Swept::default(), Vec::new());
-        let oldest = shared.now() - GRACE_SECONDS;
-        for (number, (id, since)) in rows.enumerate() {
-            next = [&id[..], &[0]].concat();
+        let (mut swept, mut next, mut going) = (Swept::default(), Vec::new(), None);
+        for (number, (key, since)) in rows.enumerate() {
+            next = [&key[..], &[0]].concat();
             swept.more = number + 1 == LOOSE_A_STEP;
-            if since.as_ref().try_into().map_or(i64::MIN, i64::from_le_bytes) > oldest {
+            if since.as_ref().try_into().map_or(i64::MIN, i64::from_le_bytes) > now - GRACE_SECONDS
+            {
                 continue;
             }
-            changes.push(Change::remove(Table::Loose, id.to_vec()));
-            let Ok(block) = id.as_ref().try_into() else { continue };
+            // The object of a block that goes in this step is loose from then on.
+            if let Some(name) = ObjectName::of_key(&key)
+                && (going == Some(name.block) || !shared.blocks.let_go(&name)?)
+            {
+                continue;
+            }
+            changes.push(Change::remove(Table::Loose, key.to_vec()));
+            let Ok(block) = key.as_ref().try_into() else { continue };
             if shared.rows.read(&[uses(block, 1)])?.concat().is_empty() {
                 // First the block: a crash between the two leaves it loose.
-                changes.insert(0, Change::remove(Table::Blocks, id.to_vec()));
+                changes.splice(0..0, shared.blocks.removal(block, now)?);
                 swept.blocks += 1;
+                going = Some(*block);
             }
         }
         match shared.rows.write_after(publisher.number, &changes)? {

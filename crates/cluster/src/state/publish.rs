@@ -265,7 +265,7 @@ impl Shared {
             let text = "the change is too large for one entry of the log: make it in parts";
             return Err(Error::Invalid(text.to_owned()));
         }
-        self.blocks.upload(&uploads, entry.seconds)?;
+        self.blocks.upload(&uploads, entry.seconds, (entry.session, number))?;
         self.append(number, &bytes)?;
         (publisher.number, publisher.hash) = (number, self.rows.hash(&bytes));
         self.state.write().company.note((number, entry), self.session());

@@ -2,7 +2,7 @@
 
 use super::store::differing;
 use super::{Cluster, Shared};
-use crate::blocks::{self, uses};
+use crate::blocks::uses;
 use crate::catalogue::{Catalogue, Link};
 use crate::chain;
 use crate::draft::{IDENTITY, check_property, identity_text};
@@ -70,7 +70,7 @@ impl Transfers for Cluster {
             return Err(Error::Invalid("a block that was never written is not sent".to_owned()));
         };
         let reference = Reference::of_token(token)?;
-        let (codec, bytes) = blocks::stored(&self.shared.rows, &reference)?;
+        let (codec, bytes) = self.shared.blocks.stored(&reference)?;
         let checksum = checksum(ChecksumKind::Xxh3, &bytes);
         let checksum_kind = checksum_kind::XXH3_128;
         Ok(StoredForm { codec, checksum_kind, checksum, bytes: Arc::new(bytes) })

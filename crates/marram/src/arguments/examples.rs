@@ -15,6 +15,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("marram create work.pool --size 20G", "a pool in a file, which takes what is used"),
             ("marram create /dev/sdb1 --label backup -O compression=zstd:3", "on a block device"),
             ("marram create ~/work --dataset photos", "a dataset in a pool that is mounted"),
+            ("marram create sqlite:work.db --blocks blocks", "names in SQLite, content in files"),
         ],
     ),
     (

@@ -40,6 +40,10 @@ pub(super) fn run(arguments: &CreateArguments, output: &Output) -> Result<()> {
     if let Some(url) = engine::server_url(&arguments.path)? {
         return cluster(arguments, (&url, properties), output);
     }
+    if arguments.blocks.is_some() {
+        return Err(Error::usage("--blocks is for a home in a database")
+            .hint("other homes have their blocks in their own file; write sqlite:FILE, or a URL"));
+    }
     if arguments.home == HomeKind::Pmem {
         return pmem(arguments, size_bytes, output);
     }
@@ -71,10 +75,21 @@ fn cluster(
         return Err(Error::usage("a home in a database grows by itself, in a new file or schema")
             .hint("leave out --size, --preallocate, --force, --label and --home"));
     }
-    engine::create_cluster(file, &CreateCluster { properties })?;
+    let blocks = arguments.blocks.clone();
+    if let Some(url) = blocks.as_deref().filter(|path| is_url(path)) {
+        let text = format!("blocks lie in a directory, and {} is a URL", url.display());
+        return Err(Error::usage(text)
+            .hint("mount the bucket or share, and name the directory where it is mounted"));
+    }
+    engine::create_cluster(file, &CreateCluster { properties, blocks })?;
     let created = Created { pool: file.to_owned(), size_bytes: None, dataset: None };
     output.print(&created, || format!("created a cluster home in {}\n", file.display()));
     Ok(())
+}
+
+/// Whether something is written as a URL.
+fn is_url(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| text.contains("://"))
 }
 
 /// Makes a pmem home, and says what it keeps.

@@ -6,13 +6,15 @@ use crate::engine::posix::make_root_directory;
 use crate::engine::source::{OpenMode, Probe};
 use crate::error::{Error, Result};
 use crate::names::hexadecimal;
+use crate::paths::utf8;
 use crate::timestamps::now_seconds;
-use marram_cluster::{Cluster, Database, NewStore, OpenOptions, SpaceProbe, glance, make};
+use marram_cluster::directory::Directory;
+use marram_cluster::{Cluster, Database, NewStore, Objects, OpenOptions, SpaceProbe, glance, make};
 use marram_store::{DatasetName, Space, Store};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Memory for contents of blocks of a home that is being made, or open for a moment, in bytes.
@@ -22,6 +24,8 @@ pub(super) const LITTLE_CACHE_BYTES: u64 = 1 << 20;
 pub(crate) struct CreateCluster {
     /// Properties of the root dataset.
     pub(crate) properties: BTreeMap<String, String>,
+    /// The directory in which its blocks are to lie, if not in the database.
+    pub(crate) blocks: Option<PathBuf>,
 }
 
 /// Makes a home in a new SQLite file, or a new schema of a server.
@@ -29,20 +33,44 @@ pub(crate) struct CreateCluster {
 /// # Errors
 /// Something is there, or it cannot be made; then everything is as it was.
 pub(crate) fn create(path: &Path, request: &CreateCluster) -> Result<()> {
+    let id = random()?;
     let new = New::make(path)?;
-    let filled = fill(path, Arc::clone(&new.database), request);
+    let directory = request.blocks.as_deref().map(|blocks| make_directory(blocks, &id));
+    let filled = directory.transpose().and_then(|directory| {
+        let filled = fill(path, (Arc::clone(&new.database), id), directory.clone(), request);
+        if let (Err(_), Some(directory)) = (&filled, directory) {
+            directory.discard();
+        }
+        filled
+    });
     if filled.is_err() {
         new.discard();
     }
     filled
 }
 
-fn fill(path: &Path, database: Arc<dyn Database>, request: &CreateCluster) -> Result<()> {
-    let [id, key_begin, key_end] = [random()?, random()?, random()?];
+/// Makes the directory for the blocks of a home. What is recorded is its path from the root on, as
+/// it is written: a symbolic link may lead elsewhere on each host.
+fn make_directory(path: &Path, id: &[u8; 16]) -> Result<Arc<Directory>> {
+    let path = std::path::absolute(path).map_err(|error| Error::system("find", path, error))?;
+    utf8(&path)?;
+    let made = Directory::create(&path, id);
+    let hint = "blocks go into an empty directory, or one that is not there yet";
+    made.map(Arc::new).map_err(|error| Error::from(error).hint(hint))
+}
+
+fn fill(
+    path: &Path,
+    (database, id): (Arc<dyn Database>, [u8; 16]),
+    directory: Option<Arc<Directory>>,
+    request: &CreateCluster,
+) -> Result<()> {
+    let [key_begin, key_end] = [random()?, random()?];
     let mut key = [0; 32];
     key[..16].copy_from_slice(&key_begin);
     key[16..].copy_from_slice(&key_end);
-    make(Arc::clone(&database), &NewStore { id, key, now: now_seconds() })?;
+    let objects = directory.map(|directory| directory as Arc<dyn Objects>);
+    make(Arc::clone(&database), &NewStore { id, key, now: now_seconds(), objects })?;
     let cluster = Cluster::open(database, options(path, (false, LITTLE_CACHE_BYTES))?)?;
     let root = DatasetName::root();
     for (name, value) in &request.properties {

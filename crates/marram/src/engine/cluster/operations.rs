@@ -254,15 +254,20 @@ fn status(home: &ClusterHome) -> Result<StatusReport> {
     let store = home.store();
     let status = store.status()?;
     // A server does not tell what there is: then the total is none.
-    let space = space_at(home.path());
+    let outside = store.blocks_outside();
+    let space = match &outside {
+        Some((_, space)) => *space,
+        None => space_at(home.path()),
+    };
     let space = space.unwrap_or(Space { total_bytes: 0, free_bytes: 0 });
     let health = if status.stopped.is_some() { "read-only" } else { "online" };
     let trips = match status.round_trips {
         0 => String::new(),
         count => format!(", {count} round trips"),
     };
+    let blocks = outside.map_or(String::new(), |(place, _)| format!(" with blocks in {place}"));
     let medium = format!(
-        "{}, {} entries{trips}: {}",
+        "{}{blocks}, {} entries{trips}: {}",
         store.engine(),
         status.entries,
         published(status.others)
