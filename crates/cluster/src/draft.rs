@@ -22,6 +22,7 @@ use marram_store::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use transactions::refuse_transaction;
 
 /// Numbers that an entry gives away at most.
 const NUMBERS_BITS: u32 = 16;
@@ -178,6 +179,9 @@ impl Draft {
     /// Takes a snapshot of a dataset, and begins its next period.
     pub(crate) fn snapshot(&mut self, dataset: &DatasetName, name: &str) -> Result<u64> {
         let source: Source = format!("{dataset}@{name}").parse()?;
+        if !source.is_own() {
+            refuse_transaction(dataset)?;
+        }
         self.refuse_taken(&source)?;
         let number = self.snapshot_quietly(self.catalogue.dataset(dataset)?, name)?;
         if !is_passing(&source) {
@@ -304,6 +308,7 @@ impl Draft {
     /// Lets a clone take over the snapshot that it began as, and those of the same dataset before
     /// it. Returns how many.
     pub(crate) fn promote(&mut self, name: &DatasetName) -> Result<u64> {
+        refuse_transaction(name)?;
         let promoted = self.catalogue.dataset(name)?;
         let origin = match self.record(promoted)?.role {
             Role::Dataset { origin: origin @ 1.., .. } => origin,

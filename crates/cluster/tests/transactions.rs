@@ -5,7 +5,8 @@ use marram_cluster::memory::MemoryDatabase;
 use marram_cluster::verify::verify;
 use marram_cluster::{Cluster, Database, Lost};
 use marram_store::{
-    Batch, DatasetName, Error, Item, Key, MergedFrom, OperationLog, Result, Source, Store, View,
+    Batch, DatasetName, Error, Item, Key, Lineage, MergedFrom, OperationLog, Result, Source, Store,
+    View,
 };
 use std::sync::Arc;
 
@@ -67,8 +68,8 @@ fn merge(client: &Cluster, parent: &dyn View, fork: &DatasetName, batch: Batch<'
 /// The forks of transactions that a client knows of.
 fn forks(client: &Cluster) -> Vec<String> {
     let live = client.list().unwrap().into_iter().map(|report| report.source);
-    let of_transaction = live.filter(|it| it.to_string().starts_with("tx:"));
-    of_transaction.map(|source| source.to_string()).collect()
+    let is_fork = |it: &Source| it.snapshot.is_none() && it.dataset.transaction().is_some();
+    live.filter(is_fork).map(|source| source.to_string()).collect()
 }
 
 fn finish(memory: &MemoryDatabase, clients: &[Arc<Cluster>]) {
@@ -94,6 +95,18 @@ fn the_forks_of_a_client_that_is_expelled_go_with_it_and_others_stay() {
     assert_eq!(value(&clients[1], &root()), Some(4));
     drop(view);
     finish(&memory, &clients[1..]);
+}
+
+#[test]
+fn nothing_outlives_the_fork_of_a_transaction() {
+    let (memory, _, _, clients) = two();
+    clients[0].fork(&root(), &fork("a"), 1).unwrap();
+    assert!(matches!(clients[1].snapshot(&fork("a"), "s"), Err(Error::Invalid(_))));
+    assert!(matches!(clients[1].promote(&fork("a")), Err(Error::Invalid(_))));
+    clients[0].snapshot(&fork("a"), "merge:1").unwrap();
+    clients[0].destroy(&Source::live(fork("a")), false).unwrap();
+    assert_eq!(forks(&clients[1]), [""; 0]);
+    finish(&memory, &clients);
 }
 
 #[test]

@@ -98,6 +98,10 @@ fn what_a_command_does_is_there_at_once_on_the_other_host(place: Place) {
     }
     let listed = pair.run("tx list here --json").result();
     assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    let fork = format!("tx:{}", listed[0]["id"].as_str().unwrap());
+    for line in ["snapshot there@x --dataset", "promote there"] {
+        pair.there(&format!("{line} {fork}")).refused(2, &["fork of a transaction"]);
+    }
     assert!(!pair.there("list there").good().out.contains("tx:"));
     assert!(names(&there.join(".marram/forks")).is_empty());
     // A file that has nothing to do with it.

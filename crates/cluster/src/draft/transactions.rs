@@ -32,6 +32,14 @@ pub(crate) fn is_of(catalogue: &Catalogue, fork: &DatasetName, session: &[u8; 16
     Ok(of == Some(&identity_text(session)))
 }
 
+/// Refuses what would let something outlive the fork of a transaction.
+pub(super) fn refuse_transaction(dataset: &DatasetName) -> Result<()> {
+    match dataset.transaction() {
+        Some(_) => Err(Error::Invalid(format!("{dataset} is the fork of a transaction"))),
+        None => Ok(()),
+    }
+}
+
 impl Draft {
     /// Makes the fork that a transaction of the client with this session works in.
     pub(crate) fn begin_transaction(
