@@ -1,6 +1,6 @@
-//! Whole ext4 images, which are only read: a small one with a tree of extents and a directory of many
-//! blocks, changed by the input, then opened and walked. One without checksums too, for nearly every
-//! change would end at one: what makes no sense is a typed error, no panic and no endless walk.
+//! Whole ext4 images, which are only read: a small one with a tree of extents and a directory of
+//! many blocks, changed by the input, then opened and walked. One without checksums too, for nearly
+//! every change would end at one: what makes no sense is a typed error, no panic, no endless walk.
 
 #![no_main]
 

@@ -52,7 +52,8 @@ impl<'p> Paused<'p> {
     fn start(pair: &'p Pair, host: usize, name: &'static str, lines: [&str; 2]) -> Paused<'p> {
         let [before, after] = lines;
         let line = format!(
-            "{before}; : > $OUT/{name}.here; until [ -e $OUT/{name}.go ]; do sleep 0.02; done; {after}"
+            "{before}; : > $OUT/{name}.here
+            until [ -e $OUT/{name}.go ]; do sleep 0.02; done; {after}"
         );
         let mut command = transaction(pair, host, "", &line);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

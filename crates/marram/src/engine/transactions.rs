@@ -71,7 +71,7 @@ pub(super) fn merge(
     Ok(summary)
 }
 
-/// What is told of a commit.
+/// What a commit has done, as commands report it.
 pub(super) fn summary_of(report: &MergeReport) -> CommitSummary {
     CommitSummary {
         committed: report.applied,
