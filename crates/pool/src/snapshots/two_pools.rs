@@ -364,3 +364,126 @@ pub(crate) fn forget(session: &Session, number: u64) -> Result<()> {
 fn hexadecimal(id: &[u8; 16]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Ending, conclude_later, note_prepared};
+    use crate::commit::draft::Commit;
+    use crate::commit::turn::commit_with;
+    use crate::snapshots::operation_log::{self, entry};
+    use crate::{CreateOptions, OpenOptions, Pool};
+    use marram_device::{Device, MemoryDevice};
+    use marram_format::operation::OperationKind;
+    use marram_format::transaction::{TransactionDataset, TransactionRecord, TransactionState};
+    use marram_store::{Author, DatasetName, Error, Properties, Store};
+    use shuttle::scheduler::RandomScheduler;
+    use shuttle::{Config, MaxSteps, Runner};
+    use std::sync::Arc;
+
+    const STACK_BYTES: usize = 1 << 20;
+
+    /// A dataset, and the state before what is said to be prepared in it.
+    type Crafted = (&'static str, &'static str);
+
+    fn author() -> Author {
+        Author { user: Some(1), command: "crafted".to_owned() }
+    }
+
+    /// A pool with a snapshot of its root, and of another dataset.
+    fn pool_on(device: &Arc<dyn Device>) -> Arc<Pool> {
+        let options = CreateOptions {
+            label: String::new(),
+            properties: Properties::default(),
+            pool_id: [1; 16],
+            secret: 1,
+            now_seconds: 0,
+        };
+        crate::create(std::slice::from_ref(device), &options).expect("it is made");
+        let pool = Pool::open(vec![Arc::clone(device)], OpenOptions::new(|| 0)).expect("it opens");
+        let other: DatasetName = "other".parse().expect("a valid name");
+        let acting = pool.acting_for(author());
+        acting.create(&other, &Default::default()).expect("it is made");
+        for dataset in [DatasetName::root(), other] {
+            acting.snapshot(&dataset, "kept").expect("it is taken");
+        }
+        pool
+    }
+
+    fn id_of(pool: &Pool, name: &str) -> u64 {
+        pool.session.state.find(&name.parse().expect("a name")).expect("it is there").id
+    }
+
+    /// A pool that was opened with the record of a prepared transaction, and its number. Entries
+    /// agree with it, or there are none of it.
+    fn crafted(datasets: &[Crafted], has_entries: bool) -> (Arc<Pool>, u64) {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
+        let pool = pool_on(&device);
+        let part = |(dataset, before): &Crafted| TransactionDataset {
+            dataset: id_of(&pool, dataset),
+            before: id_of(&pool, before),
+        };
+        let datasets: Vec<TransactionDataset> = datasets.iter().map(part).collect();
+        let record = TransactionRecord {
+            state: TransactionState::Prepared,
+            id: [7; 16],
+            other_pool: [9; 16],
+            other_path: "/other".to_owned(),
+            datasets: datasets.clone(),
+        };
+        let (author, after) = (Arc::new(author()), id_of(&pool, "root@kept"));
+        let mut number = 1;
+        let enter = &mut |commit: &mut Commit<'_>| {
+            number = if has_entries { operation_log::next_entry(commit)? } else { number };
+            for part in datasets.iter().filter(|_| has_entries) {
+                let mut of = entry(OperationKind::Merge, part.dataset, &["root", "tx:7"]);
+                (of.before, of.after) = (part.before, after);
+                note_prepared(&mut of);
+                operation_log::enter(commit, Some(&author), of)?;
+            }
+            Arc::make_mut(&mut commit.transactions).insert(number, record.clone());
+            Ok(())
+        };
+        commit_with(&pool.session.state, Some(enter)).expect("it commits");
+        drop(pool);
+        (Pool::open(vec![device], OpenOptions::new(|| 0)).expect("it opens"), number)
+    }
+
+    #[test]
+    fn a_way_back_that_is_none_is_refused_and_changes_nothing() {
+        // The locks of these tests are those of random schedules, and opening takes a deep stack.
+        let mut config = Config::default();
+        (config.stack_size, config.max_steps) = (STACK_BYTES, MaxSteps::None);
+        Runner::new(RandomScheduler::new_from_seed(1, 1), config).run(refused_ways_back);
+    }
+
+    fn refused_ways_back() {
+        for (datasets, has_entries) in [
+            (&[("root", "other@kept")][..], true),
+            (&[("root", "other")], true),
+            (&[("other", "other@kept")], true),
+            (&[("root@kept", "root@kept")], true),
+            (&[("root", "root@kept"), ("root", "root@kept")], true),
+            (&[("root", "root@kept")], false),
+        ] {
+            let (pool, number) = crafted(datasets, has_entries);
+            let state = &pool.session.state;
+            let live = || state.find(&"root".parse().expect("a name")).expect("it is there");
+            let texts = || {
+                let all = pool.operations().expect("a log").into_iter();
+                all.map(|it| it.record.texts).collect::<Vec<_>>()
+            };
+            let (group, before, entries) = (pool.status().group, live(), texts());
+            let refused = conclude_later(&pool.session, number, Ending::default());
+            let told = refused.as_ref().expect_err("refused").to_string();
+            assert!(matches!(refused, Err(Error::Invalid(_))), "{told}");
+            assert!(told.contains("damaged") && told.contains("--commit"), "{told}");
+            assert_eq!(pool.status().group, group, "nothing was committed");
+            assert_eq!((before.previous, &before.root), (live().previous, &live().root));
+            let ending = Ending { committed: true, ..Ending::default() };
+            conclude_later(&pool.session, number, ending).expect("what is there is kept");
+            assert!(has_entries || texts() == entries, "entries of others are as they were");
+            assert!(pool.two_pool_transactions().is_empty());
+            pool.snapshot(&DatasetName::root(), "later").expect("the pool goes on");
+        }
+    }
+}
