@@ -376,7 +376,11 @@ mod tests {
     use marram_format::operation::OperationKind;
     use marram_format::transaction::{TransactionDataset, TransactionRecord, TransactionState};
     use marram_store::{Author, DatasetName, Error, Properties, Store};
+    use shuttle::scheduler::RandomScheduler;
+    use shuttle::{Config, MaxSteps, Runner};
     use std::sync::Arc;
+
+    const STACK_BYTES: usize = 1 << 20;
 
     /// A dataset, and the state before what is said to be prepared in it.
     type Crafted = (&'static str, &'static str);
@@ -446,6 +450,13 @@ mod tests {
 
     #[test]
     fn a_way_back_that_is_none_is_refused_and_changes_nothing() {
+        // The locks of these tests are those of random schedules, and opening takes a deep stack.
+        let mut config = Config::default();
+        (config.stack_size, config.max_steps) = (STACK_BYTES, MaxSteps::None);
+        Runner::new(RandomScheduler::new_from_seed(1, 1), config).run(refused_ways_back);
+    }
+
+    fn refused_ways_back() {
         for (datasets, has_entries) in [
             (&[("root", "other@kept")][..], true),
             (&[("root", "other")], true),
