@@ -259,8 +259,9 @@ pub(crate) fn decode(
     let (blocks, first_block) = (number(4), number(20));
     let is_long = features(field::INCOMPAT) & INCOMPAT_64BIT != 0;
     if is_long && u32_at(bytes, field::BLOCKS_HIGH) != 0 {
-        let what = "it has 2^32 blocks or more, which cannot be read here";
-        return Err(ImageError::Damaged(what.to_owned()));
+        let (feature, limit) = ("64bit with 2^32 blocks or more", "cannot be read here");
+        let next = "take the kernel's ext4";
+        return Err(ImageError::Feature { feature: feature.to_owned(), limit, next });
     }
     let geometry = Geometry {
         block_bytes,

@@ -20,7 +20,7 @@ const USER: Caller = Caller { uid: 7, gid: 8 };
 #[derive(Default)]
 pub(crate) struct Transaction {
     pub(crate) blocks: Vec<(u64, Vec<u8>)>,
-    revoked: Vec<u64>,
+    pub(crate) revoked: Vec<u64>,
 }
 
 /// Has `debugfs` write transactions into the journal of an image.

@@ -8,6 +8,7 @@ mod parts;
 mod replayed;
 
 use crate::error::{ImageError, failed};
+use crate::inode::Inode;
 use crate::state::{State, Work, damaged};
 use crate::superblock::{INCOMPAT_RECOVER, SUPERBLOCK_AT, field};
 use marram_device::Device;
@@ -30,7 +31,9 @@ const TAG_ID_BYTES: usize = 16;
 const TAG_ESCAPED: u32 = 1;
 const TAG_SAME_ID: u32 = 2;
 const TAG_LAST: u32 = 8;
-/// The one feature of journals that is known: blocks that are not to be replayed.
+/// Most blocks of a journal.
+const BLOCKS_MAX: u64 = 10_240_000;
+/// The one feature of journals that is written: blocks that are not to be replayed.
 const INCOMPAT_REVOKE: u32 = 1;
 
 fn word(bytes: &[u8], at: usize) -> u32 {
@@ -125,7 +128,23 @@ fn plain_ring(state: &mut State) -> std::result::Result<Ring, ImageError> {
     let ring = ring(state)?;
     match ring.form.is_plain() {
         true => Ok(ring),
-        false => Err(bad("has checksums or numbers of 64 bits, and is only replayed under `ro`")),
+        false => Err(ImageError::Feature {
+            feature: "journal with checksums or 64bit".to_owned(),
+            limit: "cannot be written here",
+            next: "mount it with `ro`, or, if it is empty, with `consistency=soft-updates`",
+        }),
+    }
+}
+
+/// The block of the image that is one of the journal.
+fn journal_block(
+    work: &mut Work<'_>,
+    inode: &Inode,
+    which: u64,
+) -> std::result::Result<u64, ImageError> {
+    match work.map(inode, which)? {
+        0 => Err(bad("has a hole")),
+        block => Ok(block),
     }
 }
 
@@ -135,22 +154,12 @@ fn ring(state: &mut State) -> std::result::Result<Ring, ImageError> {
     let inode = state.raw_inode(number)?;
     let block_bytes = state.geometry.block_bytes as u64;
     let count = inode.size() / block_bytes;
-    if count == 0 || count > state.geometry.blocks {
+    let mut work = Work::new(state, Timestamp::default());
+    if count == 0 {
         return Err(bad("has no blocks"));
     }
-    let mut blocks = Vec::new();
-    let mut work = Work::new(state, Timestamp::default());
-    for which in 0..count {
-        match work.map(&inode, which)? {
-            0 => return Err(bad("has a hole")),
-            block => blocks.push(block),
-        }
-    }
-    let different: HashSet<&u64> = blocks.iter().collect();
-    if different.len() != blocks.len() {
-        return Err(bad("has a block twice"));
-    }
-    let bytes = state.cache.read_data(blocks[0])?;
+    let superblock = journal_block(&mut work, &inode, 0)?;
+    let bytes = work.state.cache.read_data(superblock)?;
     if word(&bytes, 0) != MAGIC || !SUPERBLOCKS.contains(&word(&bytes, 4)) {
         return Err(bad("has no superblock"));
     }
@@ -160,11 +169,17 @@ fn ring(state: &mut State) -> std::result::Result<Ring, ImageError> {
     }
     let (len, first, start) =
         (word(&bytes, 16) as usize, word(&bytes, 20) as usize, word(&bytes, 28) as usize);
-    let fits = u64::from(word(&bytes, 12)) == block_bytes && len <= blocks.len();
+    let most = count.min(work.state.geometry.blocks).min(BLOCKS_MAX);
+    let fits = u64::from(word(&bytes, 12)) == block_bytes && len as u64 <= most;
     if !fits || first == 0 || first >= len || start >= len {
         return Err(bad("has a superblock that makes no sense"));
     }
-    blocks.truncate(len);
+    let blocks = (0..len as u64).map(|which| journal_block(&mut work, &inode, which));
+    let blocks = blocks.collect::<std::result::Result<Vec<_>, _>>()?;
+    let different: HashSet<&u64> = blocks.iter().collect();
+    if different.len() != blocks.len() {
+        return Err(bad("has a block twice"));
+    }
     let own = blocks.iter().copied().collect();
     Ok(Ring { blocks, own, first, start, sequence: word(&bytes, 24), form })
 }
@@ -176,6 +191,20 @@ impl Ring {
 
     fn read(&self, state: &State, at: usize) -> Result<Vec<u8>> {
         state.cache.read_data(self.blocks[at]).map_err(failed)
+    }
+
+    /// What is torn ends a journal, unless that transaction or a later one was committed: then it
+    /// was durable before, and has been damaged since.
+    fn refuse_later(&self, state: &State, sequence: u32) -> Result<()> {
+        for at in self.first..self.blocks.len() {
+            let bytes = self.read(state, at)?;
+            let known = word(&bytes, 8);
+            let is_later = known.wrapping_sub(sequence) as i32 >= 0;
+            if is_later && matches!(self.form.part(&bytes, known), Some(Part::Commit)) {
+                return Err(damaged(format!("a checksum of its journal's transaction {sequence}")));
+            }
+        }
+        Ok(())
     }
 
     /// Visits the parts of transactions from the first on, each with its place and transaction,
@@ -191,7 +220,14 @@ impl Ring {
         let mut left = self.blocks.len();
         while end != Some(sequence) {
             let bytes = self.read(state, at)?;
-            let Some(part) = self.form.part(&bytes, sequence) else { break };
+            let part = match self.form.part(&bytes, sequence) {
+                None => break,
+                Some(Part::Torn) => {
+                    self.refuse_later(state, sequence)?;
+                    break;
+                }
+                Some(part) => part,
+            };
             let blocks = if let Part::Descriptor(tags) = &part { tags.len() } else { 0 };
             if left <= blocks {
                 break;

@@ -30,6 +30,8 @@ const LONG_TAG_BYTES: usize = 16;
 
 /// A block of the ring with a header.
 pub(super) enum Part {
+    /// It belongs to the transaction, and its checksum is wrong.
+    Torn,
     Descriptor(Vec<Tag>),
     Revoke(Vec<u64>),
     Commit,
@@ -98,7 +100,7 @@ impl Form {
         !self.is_long && self.sums.is_none()
     }
 
-    /// What a block of the ring says, if it belongs to a transaction and is as it was written.
+    /// What a block of the ring says, if it belongs to a transaction.
     pub(super) fn part(&self, bytes: &[u8], sequence: u32) -> Option<Part> {
         if word(bytes, 0) != MAGIC || word(bytes, 8) != sequence {
             return None;
@@ -113,6 +115,7 @@ impl Form {
             DESCRIPTOR if is_good_at(end) => Some(Part::Descriptor(self.tags(&bytes[..end]))),
             COMMIT if is_good_at(COMMIT_CHECKSUM_AT) => Some(Part::Commit),
             REVOKE if is_good_at(end) => Some(Part::Revoke(self.revoked(&bytes[..end]))),
+            DESCRIPTOR | COMMIT | REVOKE => Some(Part::Torn),
             _ => None,
         }
     }

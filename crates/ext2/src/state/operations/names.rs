@@ -1,7 +1,7 @@
 //! Names: what is found, made, linked and removed in directories.
 
 use crate::error::failed;
-use crate::inode::{Inode, SHORT_TARGET_BYTES_MAX, Time};
+use crate::inode::{FLAG_EXTENTS, Inode, SHORT_TARGET_BYTES_MAX, Time};
 use crate::state::directory::first_block;
 use crate::state::rules::{FREED, Rule};
 use crate::state::{State, Work, check_changeable, damaged, number, shown};
@@ -504,6 +504,11 @@ pub(crate) fn read_target(work: &mut Work<'_>, ino: Ino) -> Result<Vec<u8>> {
     }
     let len = inode.size() as usize;
     let block_bytes = work.state.geometry.block_bytes;
+    // Space in use may be counted in clusters of blocks where there are extents.
+    let is_ext4 = work.state.geometry.has_extents && inode.flags() & FLAG_EXTENTS == 0;
+    if is_ext4 && len <= SHORT_TARGET_BYTES_MAX {
+        return Ok(inode.pointer_bytes()[..len].to_vec());
+    }
     let own = if inode.attribute_block() == 0 { 0 } else { block_bytes as u64 / 512 };
     if inode.sectors(block_bytes) == own && len <= SHORT_TARGET_BYTES_MAX + 1 {
         return Ok(inode.pointer_bytes()[..len].to_vec());
