@@ -8,6 +8,7 @@ use crate::rows::Rows;
 use bytes::Bytes;
 use marram_codec::{Compression, codec_id, compress_with_grain, decompress};
 use marram_store::{Error, FreshBlock, Result, StoredForm};
+use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +35,23 @@ pub(crate) struct Blocks {
     uploads: AtomicU64,
     /// How many parts of the objects have been looked through for some that nothing needs.
     looked_through: AtomicU32,
+    /// The first error of the steps of a sweep that is not at its end.
+    pub(crate) failed_sweep: Mutex<Option<Error>>,
+    /// Blocks of which a read has found that they are not where they should be, or are another
+    /// content: they are sent anew, as if they had no row.
+    lost: Mutex<BTreeSet<BlockId>>,
     cache: Cache<BlockId, Bytes, ByLength>,
+}
+
+/// What is to be done about an object that is loose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LetGo {
+    /// Its upload is under way: it stays loose.
+    Keep,
+    /// A block needs it: it is loose no more.
+    Forget,
+    /// No block needs it, or ever will.
+    Unlink,
 }
 
 #[derive(Clone)]
@@ -60,6 +77,8 @@ impl Blocks {
             objects,
             uploads: AtomicU64::new(0),
             looked_through: AtomicU32::new(0),
+            failed_sweep: Mutex::default(),
+            lost: Mutex::default(),
             cache: Cache::with_weighter(items, cache_bytes, ByLength),
         }
     }
@@ -92,10 +111,14 @@ impl Blocks {
         }
         let ids: Vec<Vec<u8>> = uploads.iter().map(|it| it.reference.id.to_vec()).collect();
         let known = self.rows.database().has(Table::Blocks, &ids)?;
-        let missing = uploads.iter().zip(known).filter(|(_, is_there)| !is_there);
+        let lost = self.lost.lock().clone();
         let mut seen = BTreeSet::new();
-        let missing: Vec<&Upload> =
-            missing.map(|(upload, _)| upload).filter(|it| seen.insert(it.reference.id)).collect();
+        let missing = uploads.iter().zip(known);
+        let missing: Vec<&Upload> = missing
+            .filter(|(upload, is_there)| !is_there || lost.contains(&upload.reference.id))
+            .map(|(upload, _)| upload)
+            .filter(|it| seen.insert(it.reference.id))
+            .collect();
         let mut rest = &missing[..];
         while !rest.is_empty() {
             let mut bytes = 0;
@@ -112,7 +135,7 @@ impl Blocks {
                     let number = [&session[..], &entry.to_le_bytes(), &count.to_le_bytes()];
                     let mut upload = UploadId::default();
                     upload.copy_from_slice(&self.rows.hash(&number.concat())[..8]);
-                    self.write_outside(&**objects, (some, &upload), now)?;
+                    self.write_outside(&**objects, (some, &upload), (now, &lost))?;
                 }
             }
             rest = others;
@@ -144,27 +167,43 @@ impl Blocks {
         &self,
         objects: &dyn Objects,
         (uploads, upload): (&[&Upload], &UploadId),
-        now: i64,
+        (now, lost): (i64, &BTreeSet<BlockId>),
     ) -> Result<()> {
         let rows = &self.rows;
         let name = |it: &Upload| ObjectName { block: it.reference.id, upload: *upload };
         let under_way = || rows.put(Table::Loose, upload.to_vec(), now.to_le_bytes().to_vec());
-        let names = uploads.iter().map(|it| loose_object(rows, &name(it), now));
-        rows.write(&std::iter::once(under_way()).chain(names).collect::<Vec<_>>())?;
+        let coming = uploads.iter().map(|it| loose_object(rows, &name(it), now));
+        rows.write(&std::iter::once(under_way()).chain(coming).collect::<Vec<_>>())?;
         let contents: Vec<(ObjectName, Vec<u8>)> =
             uploads.iter().map(|it| (name(it), stored(it))).collect();
         objects.write(&contents)?;
         let mut changes = Vec::new();
         for it in uploads {
+            if lost.contains(&it.reference.id) {
+                // What is left of it is needed no more.
+                let old = self.object_of(&it.reference.id)?;
+                changes.extend(old.map(|old| loose_object(rows, &old, now)));
+            }
             let row = BlockRow::outside(it.reference.len, upload).encode();
             changes.push(loose(rows, &it.reference.id, now));
             changes.push(rows.put(Table::Blocks, it.reference.id.to_vec(), row));
         }
         changes.push(Change::remove(Table::Loose, upload.to_vec()));
-        match rows.write_while(under_way(), &changes)? {
-            true => Ok(()),
-            false => Err(Error::Overtaken),
+        if !rows.write_while(under_way(), &changes)? {
+            // It was made all the same if only its answer was lost: nothing but it names the upload.
+            let one = |it: &&Upload| Range::one(Table::Blocks, it.reference.id.to_vec());
+            let found = rows.read(&uploads.iter().map(one).collect::<Vec<_>>())?;
+            for (it, row) in uploads.iter().zip(&found) {
+                if !names(row.first(), &name(it))? {
+                    return Err(Error::Overtaken);
+                }
+            }
         }
+        let mut lost = self.lost.lock();
+        for it in uploads {
+            lost.remove(&it.reference.id);
+        }
+        Ok(())
     }
 
     /// Whether the content of a block is in memory.
@@ -245,14 +284,20 @@ impl Blocks {
             (Some(upload), Some(objects)) => {
                 let name = ObjectName { block: reference.id, upload };
                 let place = objects.locate(&name);
-                let lost = || damaged("a data block", place.clone(), LOST);
+                let lost = || {
+                    self.lost.lock().insert(reference.id);
+                    damaged("a data block", place.clone(), LOST)
+                };
                 (place.clone(), Some(objects.read(&name)?.ok_or_else(lost)?))
             }
             _ => (hexadecimal(&reference.id), None),
         };
         let wrong = |reason: String| match &object {
             None => damaged("a data block", place.clone(), reason),
-            Some(_) => damaged("a data block", place.clone(), format!("{reason}; {BRING_BACK}")),
+            Some(_) => {
+                self.lost.lock().insert(reference.id);
+                damaged("a data block", place.clone(), format!("{reason}; {BRING_BACK}"))
+            }
         };
         let row = match &object {
             None => row,
@@ -276,34 +321,64 @@ impl Blocks {
         if self.objects.is_none() {
             return Ok(vec![remove]);
         }
-        let row = self.rows.get(Table::Blocks, id.to_vec())?;
-        let upload = row.map(|value| BlockRow::decode(&value)?.upload()).transpose()?.flatten();
-        let object = upload.map(|upload| ObjectName { block: *id, upload });
+        let object = self.object_of(id)?;
         let object = object.map(|name| loose_object(&self.rows, &name, now));
         Ok(object.into_iter().chain([remove]).collect())
     }
 
-    /// Removes an object that no block needs. Whether there is nothing more to look for: not while
-    /// its upload is under way.
-    pub(crate) fn let_go(&self, name: &ObjectName) -> Result<bool> {
-        let Some(objects) = &self.objects else { return Ok(true) };
+    /// The object that the row of a block names.
+    fn object_of(&self, id: &BlockId) -> Result<Option<ObjectName>> {
+        let row = self.rows.get(Table::Blocks, id.to_vec())?;
+        let upload = row.map(|value| BlockRow::decode(&value)?.upload()).transpose()?.flatten();
+        Ok(upload.map(|upload| ObjectName { block: *id, upload }))
+    }
+
+    /// What is to be done about an object that is loose.
+    pub(crate) fn let_go(&self, name: &ObjectName) -> Result<LetGo> {
+        if self.objects.is_none() {
+            return Ok(LetGo::Forget);
+        }
         let ranges = [
             Range::one(Table::Loose, name.upload.to_vec()),
             Range::one(Table::Blocks, name.block.to_vec()),
         ];
         let found = self.rows.read(&ranges)?;
-        let is_under_way = !found[0].is_empty();
-        if !is_under_way && !names(found[1].first(), name)? {
-            objects.remove(name)?;
+        if !found[0].is_empty() {
+            return Ok(LetGo::Keep);
         }
-        Ok(!is_under_way)
+        match names(found[1].first(), name)? {
+            true => Ok(LetGo::Forget),
+            false => Ok(LetGo::Unlink),
+        }
+    }
+
+    /// Removes objects that no block needs, and says which have gone; also the first error. What
+    /// took the row of an object away is durable before: a power cut that brought the row back
+    /// would have it name nothing, and the next upload of the content be skipped.
+    pub(crate) fn unlink(&self, names: Vec<ObjectName>) -> (Vec<ObjectName>, Option<Error>) {
+        let (mut gone, mut first_error) = (Vec::new(), None);
+        let Some(objects) = self.objects.as_ref().filter(|_| !names.is_empty()) else {
+            return (gone, None);
+        };
+        if let Err(error) = self.rows.database().settle() {
+            return (gone, Some(error));
+        }
+        for name in names {
+            match objects.remove(&name) {
+                Ok(()) => gone.push(name),
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        (gone, first_error)
     }
 
     /// Looks through a part of the objects, the next one each time until all were: those that no
-    /// row knows, as a power cut leaves them, become loose.
+    /// row knows, as a power cut leaves them, become loose. One that cannot be looked through is
+    /// left until the next mount.
     pub(crate) fn strays(&self, now: i64) -> Result<Vec<Change>> {
         let part = u8::try_from(self.looked_through.load(Ordering::Relaxed));
         let (Some(objects), Ok(part)) = (&self.objects, part) else { return Ok(Vec::new()) };
+        self.looked_through.fetch_add(1, Ordering::Relaxed);
         let mut changes = Vec::new();
         for some in objects.list(part)?.chunks(STRAYS_ASKED) {
             let asked = |name: &ObjectName| {
@@ -317,7 +392,6 @@ impl Blocks {
                 }
             }
         }
-        self.looked_through.fetch_add(1, Ordering::Relaxed);
         Ok(changes)
     }
 }

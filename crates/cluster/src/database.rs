@@ -158,7 +158,7 @@ pub trait Database: Send + Sync {
     fn insert(&self, table: Table, key: &[u8], value: &[u8]) -> Result<bool>;
 
     /// Makes changes in their order. A crash leaves a first part of them. They are durable with
-    /// the next insertion.
+    /// the next insertion, or when [`Database::settle`] returns.
     fn write(&self, changes: &[Change]) -> Result<()>;
 
     /// The rows of each range, all of one moment.
@@ -174,6 +174,12 @@ pub trait Database: Send + Sync {
     /// [`Database::write`] while a guard holds; false if it does not, and then nothing has changed.
     /// Nothing comes between the guard and the changes.
     fn write_if(&self, guard: &Guard, changes: &[Change]) -> Result<bool>;
+
+    /// All that was written before the call is durable when it returns, also what other clients
+    /// have written. For databases of which each write is durable this is nothing.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Bytes that the database takes where it lies.
     fn bytes(&self) -> Result<u64>;

@@ -3,7 +3,8 @@
 //! A file is written under another name, synced and renamed, and then its folder is synced. There
 //! are 256 folders, by the first byte of a block's id, and all are made with the store: a directory
 //! whose file system is not mounted has none, so nothing is ever written below a mount point. The
-//! directory stays open, so that what is mounted over it later changes nothing.
+//! directory stays open, so that what is mounted over it later changes nothing. Where the marker is,
+//! a folder that is missing is made again when the directory is opened: copies leave empty ones out.
 //!
 //! A file of its own, the **marker**, says of which store the directory is.
 
@@ -18,6 +19,7 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::thread::Builder;
 
 /// The name of the marker.
 const MARKER: &str = "marram-blocks";
@@ -92,6 +94,7 @@ impl Directory {
             .map(|root| Directory { path: path.to_owned(), root, is_new })
             .and_then(|directory| {
                 directory.refuse_content()?;
+                directory.sync_name()?;
                 directory.fill(store)?;
                 Ok(directory)
             });
@@ -109,6 +112,17 @@ impl Directory {
             }
         }
         Ok(())
+    }
+
+    /// Syncs the name of a directory that was made, which is in the one above it.
+    fn sync_name(&self) -> Result<()> {
+        if !self.is_new {
+            return Ok(());
+        }
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+        openat(&self.root, "..", flags, Mode::empty())
+            .and_then(fsync)
+            .map_err(|error| failed("sync the directory above", &self.path, error))
     }
 
     /// Makes the folders, and the marker last. Of two that do so at once, one makes the first
@@ -140,7 +154,25 @@ impl Directory {
         Ok(())
     }
 
-    /// Opens the directory of a store.
+    /// Makes the folders that are missing. One that cannot be made is missed when something is
+    /// written into it.
+    fn restore_folders(&self) -> Result<()> {
+        let there: BTreeSet<String> = self.names("")?.into_iter().collect();
+        let mut is_one_made = false;
+        for name in (0..=u8::MAX).map(folder).filter(|name| !there.contains(name)) {
+            // Another one that makes it at this moment may not have synced it yet.
+            is_one_made |= matches!(
+                mkdirat(&self.root, name.as_str(), Mode::RWXU),
+                Ok(()) | Err(Errno::EXIST)
+            );
+        }
+        match is_one_made {
+            true => fsync(&self.root).map_err(|error| failed("sync", &self.path, error)),
+            false => Ok(()),
+        }
+    }
+
+    /// Opens the directory of a store, and makes folders that are missing in it.
     ///
     /// # Errors
     /// It is not there, or is not that of the store.
@@ -150,7 +182,10 @@ impl Directory {
         let found = directory.read_file(MARKER, MARKER_BYTES_MAX);
         let found = found.map_err(|error| failed("read the marker in", path, error))?;
         match found {
-            Some(bytes) if bytes == marker(store).as_bytes() => Ok(directory),
+            Some(bytes) if bytes == marker(store).as_bytes() => {
+                directory.restore_folders()?;
+                Ok(directory)
+            }
             Some(_) => Err(Error::Io(format!(
                 "{} has the blocks of another home: bring back the directory of this one",
                 path.display()
@@ -248,10 +283,18 @@ impl Directory {
         for some in objects.chunks(WRITTEN_AT_ONCE) {
             std::thread::scope(|threads| {
                 let parts = some.chunks(some.len().div_ceil(WRITERS));
-                let writers: Vec<_> =
-                    parts.map(|part| threads.spawn(|| self.write_some(part))).collect();
+                let begun = |part| {
+                    let thread =
+                        Builder::new().spawn_scoped(threads, move || self.write_some(part));
+                    // Where no thread can be made, this one writes them.
+                    thread.map_err(|_| self.write_some(part))
+                };
+                let writers: Vec<_> = parts.map(begun).collect();
                 let died = || Error::Io("a thread that writes blocks died".to_owned());
-                let written = writers.into_iter().map(|it| it.join().map_err(|_| died())?);
+                let written = writers.into_iter().map(|it| match it {
+                    Ok(thread) => thread.join().map_err(|_| died())?,
+                    Err(written) => written,
+                });
                 // All have ended before the first error is returned.
                 written.collect::<Vec<Result<()>>>().into_iter().collect::<Result<()>>()
             })?;
@@ -319,6 +362,14 @@ impl Objects for Directory {
         let names = self.names(&folder(first))?;
         let object = |name: &String| name.strip_suffix(HALF).unwrap_or(name).parse().ok();
         Ok(names.iter().filter_map(object).collect())
+    }
+
+    fn probe(&self) -> Result<()> {
+        match self.read_file(MARKER, MARKER_BYTES_MAX) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(self.not_there()),
+            Err(error) => Err(failed("read the marker in", &self.path, error)),
+        }
     }
 
     fn place(&self) -> BlocksPlace {

@@ -33,6 +33,11 @@ pub trait Objects: Send + Sync {
     /// The objects whose block's id begins with a byte, also those that are half written.
     fn list(&self, first: u8) -> Result<Vec<ObjectName>>;
 
+    /// Whether the place is what it was, once something in it could not be read: an error if not.
+    fn probe(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Which place it is.
     fn place(&self) -> BlocksPlace;
 

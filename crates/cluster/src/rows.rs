@@ -95,6 +95,17 @@ impl Rows {
         Ok(answers)
     }
 
+    /// The rows of a range, each without its seal, or what is wrong with it.
+    pub(crate) fn read_each(&self, range: Range) -> Result<Vec<(Bytes, Result<Bytes>)>> {
+        let table = range.table;
+        let rows = self.database.read(&[range])?.into_iter().flatten();
+        let opened = rows.map(|(key, sealed)| {
+            let value = self.open(table, &key, &sealed);
+            (key, value)
+        });
+        Ok(opened.collect())
+    }
+
     fn open(&self, table: Table, key: &[u8], sealed: &Bytes) -> Result<Bytes> {
         let len = self.seal.open(table, key, sealed)?.len();
         Ok(sealed.slice(..len))

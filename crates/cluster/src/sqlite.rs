@@ -1,7 +1,8 @@
 //! SQLite: a database in one file, for the daemons of one host.
 //!
 //! The file is in WAL mode: readers do not wait for the writer. An insertion is a transaction that
-//! SQLite syncs; other writes are transactions that it syncs with the next insertion.
+//! SQLite syncs; other writes are transactions that it syncs with the next insertion, or when they
+//! are to be settled: until then a power cut may take them back, the last ones first.
 
 use crate::database::{Change, Database, Guard, Range, Row, Table};
 use bytes::Bytes;
@@ -10,6 +11,8 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
 };
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -221,6 +224,22 @@ impl Database for SqliteDatabase {
         guarded(&mut writer, guard, |writer| {
             changes.iter().try_for_each(|it| change(writer, it)).map(|()| true)
         })
+    }
+
+    /// Syncs the log of SQLite. What is not in it any more has been synced with the database. The
+    /// database's own file is never opened here: to close it would let go of SQLite's locks.
+    fn settle(&self) -> Result<()> {
+        let writer = self.writer.lock();
+        // SQLite has followed symbolic links: the log lies beside the file itself.
+        let path = writer.path().filter(|path| !path.is_empty()).map(PathBuf::from);
+        let mut log = path.unwrap_or_else(|| self.path.clone()).into_os_string();
+        log.push("-wal");
+        let log = PathBuf::from(log);
+        match File::open(&log).and_then(|log| log.sync_all()) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(Error::Io(format!("SQLite: cannot sync {}: {error}", log.display()))),
+        }
     }
 
     fn bytes(&self) -> Result<u64> {

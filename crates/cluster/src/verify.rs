@@ -1,7 +1,7 @@
 //! The verifier: reads all rows, and says what does not fit.
 //!
 //! It shares the format with the rest of the crate, and no code that reads or writes a store. It
-//! changes nothing. A row that waits for its entry, as a dead client leaves it, is no damage.
+//! changes nothing; only folders that a directory of blocks lacks are made when it is opened. A row that waits for its entry, as a dead client leaves it, is no damage.
 
 use crate::database::{Database, Range, Row, Table};
 use crate::format::{
@@ -419,9 +419,13 @@ impl Verifier<'_> {
         };
         let name = ObjectName { block, upload };
         let place = objects.locate(&name);
-        let found = match objects.read(&name)? {
-            None => Some(format!("blocks: {place} is gone")),
-            Some(bytes) => {
+        let found = match objects.read(&name) {
+            Err(error) => {
+                objects.probe()?;
+                Some(format!("blocks: {place} cannot be read: {error}"))
+            }
+            Ok(None) => Some(format!("blocks: {place} is gone")),
+            Ok(Some(bytes)) => {
                 let is_it = BlockRow::decode(&bytes)
                     .is_ok_and(|block| block.len == len && self.is_content(id, &block));
                 (!is_it).then(|| format!("blocks: {place} has another content"))
@@ -436,7 +440,15 @@ impl Verifier<'_> {
         let Some(objects) = self.objects.clone() else { return Ok(()) };
         let mut count = 0;
         for first in 0..=u8::MAX {
-            for name in objects.list(first)? {
+            let names = match objects.list(first) {
+                Ok(names) => names,
+                Err(error) => {
+                    objects.probe()?;
+                    self.find(format!("blocks: {error}"));
+                    continue;
+                }
+            };
+            for name in names {
                 let row = self.get(Table::Blocks, name.block.to_vec());
                 // A row that is damaged has been found before.
                 let Ok(row) = row else { continue };

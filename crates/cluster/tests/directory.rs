@@ -1,7 +1,7 @@
 //! Blocks as files of a directory: the contract of a store, histories, and what may happen to
 //! files.
 
-use crate::crashes::put;
+use crate::crashes::{clean, put};
 use crate::histories::run_made;
 use crate::stores::{StillClock, after_all, made_with, options};
 use marram_cluster::directory::Directory;
@@ -161,6 +161,46 @@ fn what_is_no_file_is_an_error_and_nobody_waits() {
     .unwrap();
     let failed = content(&memory).unwrap_err().to_string();
     assert!(failed.contains(&file.display().to_string()), "{failed}");
+    let found = verified(&memory).findings;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains(&file.display().to_string()), "{found:?}");
+}
+
+#[test]
+fn a_folder_that_is_missing_is_made_again_and_a_lost_block_is_written_anew() {
+    let (_folder, memory, file) = with_a_block();
+    fs::remove_dir_all(file.parent().unwrap()).unwrap();
+    let cluster = opened(&memory).unwrap();
+    assert!(file.parent().unwrap().is_dir());
+    let view = cluster.open(&"root".parse().unwrap()).unwrap();
+    let block = view.get(Key::new(2, kind::SECTION, 0)).unwrap().unwrap().block.unwrap();
+    view.read_block(&block).unwrap_err();
+    put(&cluster, "root", 3, 1).unwrap();
+    assert_eq!(view.read_block(&block).unwrap().len(), 3000);
+    cluster.close().unwrap();
+    assert_eq!(content(&memory), Ok(3000));
+    assert_eq!(verified(&memory).findings, [""; 0]);
+}
+
+#[test]
+fn a_file_that_cannot_be_removed_keeps_no_other_from_going() {
+    let (folder, clock) = (folder(), StillClock::new());
+    let blocks = folder.path().join("blocks");
+    let database = in_sqlite(folder.path(), 7);
+    let cluster = Cluster::open(database, options(1, None, &clock)).unwrap();
+    [(2, 1), (3, 2)].iter().for_each(|it| put(&cluster, "root", it.0, it.1).unwrap());
+    let old = files(&blocks);
+    [(2, 3), (3, 4)].iter().for_each(|it| put(&cluster, "root", it.0, it.1).unwrap());
+    assert_eq!((old.len(), files(&blocks).len()), (2, 4));
+    clean(&cluster, &clock).unwrap();
+    fs::remove_file(&old[0]).unwrap();
+    fs::create_dir(&old[0]).unwrap();
+    let failed = clean(&cluster, &clock).unwrap_err().to_string();
+    assert!(failed.contains(&old[0].display().to_string()), "{failed}");
+    assert!(!old[1].exists());
+    fs::remove_dir(&old[0]).unwrap();
+    clean(&cluster, &clock).unwrap();
+    assert_eq!(files(&blocks).len(), 2);
 }
 
 #[test]

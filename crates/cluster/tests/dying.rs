@@ -70,6 +70,10 @@ impl Database for Dying {
         self.writing(|| self.inner.write_if(guard, changes))
     }
 
+    fn settle(&self) -> Result<()> {
+        self.writing(|| self.inner.settle())
+    }
+
     fn bytes(&self) -> Result<u64> {
         self.inner.bytes()
     }

@@ -147,6 +147,10 @@ impl Database for Interrupted {
         self.inner.write_if(guard, changes)
     }
 
+    fn settle(&self) -> Result<()> {
+        self.inner.settle()
+    }
+
     fn bytes(&self) -> Result<u64> {
         self.inner.bytes()
     }

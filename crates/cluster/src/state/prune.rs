@@ -3,12 +3,12 @@
 //! Both are seen by nobody, so neither is published: a crash leaves work that is done again.
 
 use super::{Cluster, Shared};
-use crate::blocks::{loose, uses};
+use crate::blocks::{LetGo, loose, uses};
 use crate::catalogue::Catalogue;
 use crate::database::{Change, Range, Row, Table};
-use crate::format::{Head, ObjectName, Past, StoredItem, keys};
+use crate::format::{BlockId, Head, ObjectName, Past, StoredItem, keys};
 use crate::rows::Rows;
-use marram_store::{Key, Result};
+use marram_store::{Error, Key, Result};
 
 /// Marks that one step looks at.
 const MARKS_A_STEP: usize = 256;
@@ -61,12 +61,16 @@ impl Cluster {
     /// Takes away some of the blocks, behind `after`, to which nothing has referred for a while,
     /// and objects outside of the database that no block needs.
     /// Returns where the next step begins, if there is more. Does nothing while another client is
-    /// there: one that publishes may have found a block just before it goes.
+    /// there: one that publishes may have found a block just before it goes. What one row or object
+    /// has wrong keeps it where it is, and no other: the first such error comes with the last step.
     ///
     /// # Errors
-    /// The database fails, or the place of the blocks does.
+    /// The database fails, or the place of the blocks does; or the store is open for reading only.
     pub fn sweep_step(&self, after: Vec<u8>) -> Result<(Swept, Vec<u8>)> {
         let shared = &*self.shared;
+        if shared.read_only {
+            return Err(Error::ReadOnly("the store is open for reading only".to_owned()));
+        }
         let publisher = shared.publisher.lock();
         {
             let state = shared.state.read();
@@ -76,38 +80,89 @@ impl Cluster {
             }
         }
         let now = shared.now();
-        let mut changes = if after.is_empty() { shared.blocks.strays(now)? } else { Vec::new() };
+        let (mut changes, mut first_error) = (Vec::new(), shared.blocks.failed_sweep.lock().take());
+        if after.is_empty() {
+            let strays = shared.blocks.strays(now);
+            first_error = strays.map(|strays| changes = strays).err();
+        }
         let range = Range::first(Table::Loose, after, vec![u8::MAX; LOOSE_KEY_BYTES], LOOSE_A_STEP);
-        let rows = shared.rows.read(&[range])?.into_iter().flatten();
+        let rows = shared.rows.read_each(range)?.into_iter();
         let (mut swept, mut next, mut going) = (Swept::default(), Vec::new(), None);
+        let mut unneeded = Vec::new();
         for (number, (key, since)) in rows.enumerate() {
             next = [&key[..], &[0]].concat();
             swept.more = number + 1 == LOOSE_A_STEP;
+            let since = match since {
+                Ok(since) => since,
+                Err(error) => {
+                    first_error = first_error.or(Some(error));
+                    continue;
+                }
+            };
             if since.as_ref().try_into().map_or(i64::MIN, i64::from_le_bytes) > now - GRACE_SECONDS
             {
                 continue;
             }
-            // The object of a block that goes in this step is loose from then on.
-            if let Some(name) = ObjectName::of_key(&key)
-                && (going == Some(name.block) || !shared.blocks.let_go(&name)?)
-            {
-                continue;
-            }
-            changes.push(Change::remove(Table::Loose, key.to_vec()));
-            let Ok(block) = key.as_ref().try_into() else { continue };
-            if shared.rows.read(&[uses(block, 1)])?.concat().is_empty() {
-                // First the block: a crash between the two leaves it loose.
-                changes.splice(0..0, shared.blocks.removal(block, now)?);
-                swept.blocks += 1;
-                going = Some(*block);
+            let looked = match ObjectName::of_key(&key) {
+                // The object of a block that goes in this step is loose from then on.
+                Some(name) if going == Some(name.block) => continue,
+                Some(name) => shared.blocks.let_go(&name).map(|what| match what {
+                    LetGo::Keep => {}
+                    LetGo::Forget => changes.push(Change::remove(Table::Loose, key.to_vec())),
+                    LetGo::Unlink => unneeded.push(name),
+                }),
+                None => sweep_row(shared, (&key, now), &mut changes).map(|block| {
+                    swept.blocks += u64::from(block.is_some());
+                    going = block.or(going);
+                }),
+            };
+            let Err(error) = looked else { continue };
+            let is_of_the_row = matches!(error, Error::Damaged(_));
+            first_error = first_error.or(Some(error));
+            if !is_of_the_row {
+                // A database that does not answer is not asked for each row.
+                swept.more = true;
+                break;
             }
         }
+        let (gone, error) = shared.blocks.unlink(unneeded);
+        changes.extend(gone.iter().map(|name| Change::remove(Table::Loose, name.key())));
+        first_error = first_error.or(error);
         match shared.rows.write_after(publisher.number, &changes)? {
-            true => Ok((swept, next)),
+            true => {}
             // Another client comes.
-            false => Ok((Swept::default(), Vec::new())),
+            false => return Ok((Swept::default(), Vec::new())),
+        }
+        match first_error {
+            Some(error) if !swept.more => Err(error),
+            kept => {
+                *shared.blocks.failed_sweep.lock() = kept;
+                Ok((swept, next))
+            }
         }
     }
+}
+
+/// Changes for a loose row that is not that of an object: the block goes if nothing refers to it,
+/// and is the answer.
+fn sweep_row(
+    shared: &Shared,
+    (key, now): (&[u8], i64),
+    changes: &mut Vec<Change>,
+) -> Result<Option<BlockId>> {
+    let loose = Change::remove(Table::Loose, key.to_vec());
+    let Ok(block) = BlockId::try_from(key) else {
+        changes.push(loose);
+        return Ok(None);
+    };
+    if !shared.rows.read(&[uses(&block, 1)])?.concat().is_empty() {
+        changes.push(loose);
+        return Ok(None);
+    }
+    // First the block: a crash between the two leaves it loose.
+    changes.splice(0..0, shared.blocks.removal(&block, now)?);
+    changes.push(loose);
+    Ok(Some(block))
 }
 
 /// Bytes that some work would give back with a catalogue as it will be: at least these, for a
