@@ -38,7 +38,7 @@ impl Transactions for ClusterHome {
         let shown = Shown { store, commits: store, mounts, user: None };
         let was_in_doubt = self.store().is_in_doubt();
         match transactions::merge(&shown, &branch, order) {
-            // It is in the log, and what has failed came after that. The kernel has not heard of it.
+            // It is in the log; what has failed came after that. The kernel has not heard of it.
             Err(_) if self.store().has_merged(order.fork) => {
                 self.forget(mounts);
                 Ok(CommitSummary { committed: true, ..CommitSummary::default() })
