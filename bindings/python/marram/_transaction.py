@@ -167,6 +167,8 @@ class Transaction:
             answer, _ = asked.conversation.answer()
             done = answer["joint" if decider else "concluded"]
             if not decider:
+                if not done["committed"] and done.get("unknown"):
+                    raise Unknown(self.id, done["unknown"]["message"])
                 return None if done["committed"] else done.get("conflicts", [])
             if done == "committed":
                 return None

@@ -24,8 +24,8 @@ pub enum Error {
     /// The commit was refused: this process still has files of the transaction mapped, and could
     /// write through the maps what no commit takes in.
     Mapped(Vec<PathBuf>),
-    /// The daemon went away during the commit, or of two pools one has not answered: it
-    /// may or may not have been done. If it was, then
+    /// The daemon went away during the commit, the database of a cluster home failed in it, or of
+    /// two pools one has not answered: it may or may not have been done. If it was, then
     /// `marram tx show` finds the id.
     Unknown {
         /// The transaction's id.

@@ -183,6 +183,9 @@ pub(crate) struct Conclusion {
     /// Why not.
     #[serde(default)]
     pub(crate) conflicts: Vec<ConflictRow>,
+    /// Why it is not known whether it has been done.
+    #[serde(default)]
+    pub(crate) unknown: Option<Refusal>,
 }
 
 /// A conflict.

@@ -291,7 +291,10 @@ impl Transaction {
         };
         match response? {
             Answer::Concluded(done) if done.committed => Ok(Committed { id }),
-            Answer::Concluded(done) => refused(done.conflicts),
+            Answer::Concluded(done) => match done.unknown {
+                Some(why) => Err(Error::Unknown { id, reason: io::Error::other(why.message) }),
+                None => refused(done.conflicts),
+            },
             Answer::Joint(JointConclusion::Committed) => Ok(Committed { id }),
             Answer::Joint(JointConclusion::Refused(conflicts)) => refused(conflicts),
             Answer::Joint(JointConclusion::InDoubt(why)) => {

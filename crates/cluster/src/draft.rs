@@ -156,6 +156,7 @@ impl Draft {
         properties: &BTreeMap<String, String>,
     ) -> Result<()> {
         properties.iter().try_for_each(|(name, value)| check_property(name, value))?;
+        refuse_transaction(name)?;
         self.refuse_taken(&Source::live(name.clone()))?;
         let number = self.number()?;
         self.set_line(number, Some(LineRecord { parent: 0, parent_period: 0 }));
@@ -209,8 +210,10 @@ impl Draft {
 
     /// Makes a dataset that begins as a snapshot.
     pub(crate) fn clone_snapshot(&mut self, origin: u64, name: &DatasetName) -> Result<u64> {
+        let of = self.catalogue.source(origin);
+        of.iter().map(|of| &of.dataset).chain([name]).try_for_each(refuse_transaction)?;
         let number = self.begin_clone(origin, name)?;
-        let of = self.catalogue.source(origin).map(|of| of.to_string()).unwrap_or_default();
+        let of = of.map(|of| of.to_string()).unwrap_or_default();
         let record = OperationRecord::of(OperationKind::Clone, number, &[name.as_str(), &of]);
         self.enter(OperationRecord { other: origin, ..record })?;
         Ok(number)
@@ -401,6 +404,10 @@ impl Draft {
         name: &DatasetName,
         root_object: u64,
     ) -> Result<()> {
+        // A transaction inside of another one ends before that.
+        if name.transaction().is_none() {
+            refuse_transaction(dataset)?;
+        }
         self.refuse_taken(&Source::live(name.clone()))?;
         let is_taken = |base: &Source| self.catalogue.find(base).is_ok();
         let base = Source::fork_base(dataset, name, &is_taken)?;
@@ -442,6 +449,7 @@ impl Draft {
     /// Gives a dataset or snapshot another name.
     pub(crate) fn rename(&mut self, from: &Source, to: &Source) -> Result<()> {
         check_rename(from, to)?;
+        [&from.dataset, &to.dataset].into_iter().try_for_each(refuse_transaction)?;
         self.refuse_taken(to)?;
         let number = self.catalogue.find(from)?;
         let name = to.snapshot.clone().unwrap_or_else(|| to.dataset.to_string());
@@ -479,6 +487,7 @@ impl Draft {
     /// Keeps a snapshot from being destroyed.
     pub(crate) fn hold(&mut self, snapshot: &Source, tag: &str) -> Result<()> {
         check_tag(tag)?;
+        refuse_transaction(&snapshot.dataset)?;
         let number = self.catalogue.snapshot(snapshot)?;
         if self.record(number)?.holds.iter().any(|held| held == tag) {
             return Err(Error::Invalid(format!("{snapshot} is held with the tag {tag} already")));

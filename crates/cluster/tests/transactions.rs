@@ -5,8 +5,8 @@ use marram_cluster::memory::MemoryDatabase;
 use marram_cluster::verify::verify;
 use marram_cluster::{Cluster, Database, Lost};
 use marram_store::{
-    Batch, DatasetName, Error, Item, Key, Lineage, MergedFrom, OperationLog, Result, Source, Store,
-    View,
+    Batch, DatasetName, Error, Holds, Item, Key, Lineage, MergedFrom, OperationLog, Properties,
+    Result, Source, Store, View,
 };
 use std::sync::Arc;
 
@@ -104,6 +104,22 @@ fn nothing_outlives_the_fork_of_a_transaction() {
     assert!(matches!(clients[1].snapshot(&fork("a"), "s"), Err(Error::Invalid(_))));
     assert!(matches!(clients[1].promote(&fork("a")), Err(Error::Invalid(_))));
     clients[0].snapshot(&fork("a"), "merge:1").unwrap();
+    let [kept, other] = ["kept", "other"].map(|name| name.parse::<DatasetName>().unwrap());
+    clients[1].create(&other, &Properties::default()).unwrap();
+    assert_eq!(forks(&clients[1]), ["tx:a"]);
+    let read: Source = "tx:a@merge:1".parse().unwrap();
+    let [live, kept_live, other_live] = [fork("a"), kept.clone(), other.clone()].map(Source::live);
+    let refused = [
+        clients[1].fork(&fork("a"), &kept, 1),
+        clients[1].clone_snapshot(&read, &kept),
+        clients[1].hold(&read, "tag"),
+        clients[1].rename(&live, &kept_live),
+        clients[1].rename(&other_live, &Source::live(fork("b"))),
+        clients[1].create(&fork("b"), &Properties::default()),
+    ];
+    for (at, done) in refused.iter().enumerate() {
+        assert!(matches!(done, Err(Error::Invalid(_))), "{at}: {done:?}");
+    }
     clients[0].destroy(&Source::live(fork("a")), false).unwrap();
     assert_eq!(forks(&clients[1]), [""; 0]);
     finish(&memory, &clients);

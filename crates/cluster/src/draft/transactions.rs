@@ -32,7 +32,7 @@ pub(crate) fn is_of(catalogue: &Catalogue, fork: &DatasetName, session: &[u8; 16
     Ok(of == Some(&identity_text(session)))
 }
 
-/// Refuses what would let something outlive the fork of a transaction.
+/// Refuses what would let something outlive the fork of a transaction, or be taken for one.
 pub(super) fn refuse_transaction(dataset: &DatasetName) -> Result<()> {
     match dataset.transaction() {
         Some(_) => Err(Error::Invalid(format!("{dataset} is the fork of a transaction"))),

@@ -168,6 +168,27 @@ impl Shared {
     }
 
     fn expel(&self, lost: Lost) -> Result<()> {
+        let is_there = || {
+            let is_other = lost.session != self.session();
+            is_other && self.state.read().company.clients.contains_key(&lost.session)
+        };
+        let mut done = self.expel_ending(lost, true);
+        if done == Err(Error::Overtaken) && is_there() {
+            // Something of its transactions was opened just then: a sweep ends those.
+            done = self.expel_ending(lost, false);
+        }
+        match done {
+            // It has closed the store, or another client has expelled it.
+            Err(Error::Overtaken) if !is_there() => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Expels a client, and ends its transactions or leaves them to a sweep.
+    ///
+    /// # Errors
+    /// [`Error::Overtaken`] if it is not there, or if somebody has opened what would end.
+    fn expel_ending(&self, lost: Lost, ends_transactions: bool) -> Result<()> {
         let keeps = |state: &State| {
             let client = state.company.clients.get(&lost.session);
             client.map(|client| client.is_alone && lost.may_return)
@@ -177,22 +198,18 @@ impl Shared {
             _ => Err(Error::Overtaken),
         };
         let nothing = Pending::default();
-        let done = self.publish_with(Some(&expels), &nothing, &mut |draft| {
+        self.publish_with(Some(&expels), &nothing, &mut |draft| {
             // What it had waiting for them is lost with it. Nothing of this stops the expulsion.
             let (state, session) = (self.state.read(), identity_text(&lost.session));
             let is_there = |of: &str| of != session;
+            let is_open = |number| state.is_open(number);
             let _left_to_a_sweep =
-                draft.end_transactions(&is_there, &|number| state.is_open(number)).is_ok();
+                ends_transactions && draft.end_transactions(&is_there, &is_open).is_ok();
             if keeps(&state) == Some(true) {
                 keep_for_lost(draft, lost.session);
             }
             Ok(())
-        });
-        match done {
-            // It has closed the store, or another client has expelled it.
-            Err(Error::Overtaken) => Ok(()),
-            done => done,
-        }
+        })
     }
 
     fn here(&self, is_alone: bool) -> Presence {

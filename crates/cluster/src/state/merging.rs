@@ -60,8 +60,9 @@ impl Shared {
                 state.frozen = None;
                 Ok(())
             }
-            // What is in the log already stays in sight until the rows have it.
-            Err(error) if state.stopped.is_some() => Err(error),
+            // What is in the log already stays in sight until the rows have it. What others have
+            // refused by taking this client for lost is not there, and is not rescued.
+            Err(error) if state.stopped.is_some() && !state.is_expelled => Err(error),
             Err(error) => {
                 state.frozen = None;
                 Err(error)

@@ -2,6 +2,7 @@
 
 use super::{Cluster, State};
 use crate::draft::{identity_text, is_of, left_of};
+use marram_format::operation::OperationKind;
 use marram_store::{DatasetName, Result, Source};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,6 +22,21 @@ impl Cluster {
     /// There is no such fork; the database fails.
     pub fn has_begun(&self, fork: &DatasetName) -> Result<bool> {
         is_of(&*self.catalogue()?, fork, &self.session())
+    }
+
+    /// Whether the log of operations has the merge of a fork, as far as this client knows. It asks
+    /// the database nothing, so it answers also when the store takes no more changes.
+    pub fn has_merged(&self, fork: &Source) -> bool {
+        let (catalogue, fork) = (Arc::clone(&self.shared.state.read().catalogue), fork.to_string());
+        let mut operations = catalogue.operations().values();
+        operations.any(|it| it.kind == OperationKind::Merge && it.texts.get(1) == Some(&fork))
+    }
+
+    /// Whether the store takes no more changes for another reason than that others have taken this
+    /// client for lost: what it published last may be in the log.
+    pub fn is_in_doubt(&self) -> bool {
+        let state = self.shared.state.read();
+        state.stopped.is_some() && !state.is_expelled
     }
 
     /// Destroys the forks of transactions whose clients are not there any more. Returns what is

@@ -233,6 +233,9 @@ pub(super) fn commit_by(daemon: &Daemon, id: &str, ending: Ending<'_>) -> Result
         false => merge_by(&open, ending),
     };
     let outcome = match &done {
+        Ok(CommitSummary { unknown: Some(error), .. }) => {
+            format!("whether it was committed is not known: {error}")
+        }
         Ok(summary) if summary.committed => "committed".to_owned(),
         Ok(summary) => format!("refused, {} conflicts", summary.conflicts.len()),
         Err(error) => format!("not committed: {error}"),
@@ -259,7 +262,7 @@ fn merge_by(open: &OpenTransaction, ending: Ending<'_>) -> Result<CommitSummary>
         let rows = summary.conflicts.into_iter().map(|row| row.below(&part.directory));
         conflicts.extend(rows);
     }
-    Ok(CommitSummary { committed, conflicts })
+    Ok(CommitSummary { committed, conflicts, unknown: None })
 }
 
 fn merge(daemon: &Daemon, orders: &[CommitOrder<'_>]) -> Result<Vec<CommitSummary>> {

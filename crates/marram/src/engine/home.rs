@@ -324,7 +324,8 @@ pub(crate) trait Transactions {
     /// when this returns; or nothing, if others have changed since what it has read or written.
     ///
     /// # Errors
-    /// Whatever else refuses it or fails; then nothing has changed.
+    /// Whatever else refuses it or fails; then nothing has changed. Where it is not known whether
+    /// it has been done, that is an answer, which says so.
     fn commit(&self, order: &CommitOrder<'_>, mounts: &dyn Mounts) -> Result<CommitSummary>;
 
     /// Takes the fork of a transaction away, which nobody has open.

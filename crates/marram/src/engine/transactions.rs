@@ -76,5 +76,6 @@ pub(super) fn summary_of(report: &MergeReport) -> CommitSummary {
     CommitSummary {
         committed: report.applied,
         conflicts: report.conflicts.iter().map(conflict_row).collect(),
+        unknown: None,
     }
 }

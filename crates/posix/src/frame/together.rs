@@ -14,6 +14,7 @@ use crate::volume::seen::{Seeing, seen};
 use marram_records::failure::from_store;
 use marram_store::{Error as StoreError, Moment, Together};
 use marram_vfs::{Error, Result};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
@@ -26,24 +27,28 @@ const SLOW_TRIES_MAX: u32 = 50;
 const READ_TRIES_MAX: u32 = 16;
 /// The longest pause before an operation is executed anew, in microseconds.
 const PAUSE_MICROSECONDS_MAX: u64 = 4096;
+/// The longest first pause before an operation that reads much is executed anew, in microseconds.
+const SLOW_PAUSE_MICROSECONDS: u64 = 2000;
+/// The longest later one: about what such an operation takes beside a server.
+const SLOW_PAUSE_MICROSECONDS_MAX: u64 = 250_000;
 
 /// Runs an operation that changes something.
 pub(crate) fn changing<T>(volume: &Volume, operation: impl FnMut() -> Result<T>) -> Result<T> {
-    changing_at_most(volume, TRIES_MAX, operation)
+    changing_at_most(volume, (TRIES_MAX, pause), operation)
 }
 
 /// The same of one that reads much: it gives up sooner where others change the dataset all the
-/// time.
+/// time, and its pauses are longer.
 pub(crate) fn changing_slowly<T>(
     volume: &Volume,
     operation: impl FnMut() -> Result<T>,
 ) -> Result<T> {
-    changing_at_most(volume, SLOW_TRIES_MAX, operation)
+    changing_at_most(volume, (SLOW_TRIES_MAX, pause_slowly), operation)
 }
 
 fn changing_at_most<T>(
     volume: &Volume,
-    tries_max: u32,
+    (tries_max, pause): (u32, fn(u32)),
     mut operation: impl FnMut() -> Result<T>,
 ) -> Result<T> {
     let Some(together) = volume.view.capabilities().together else { return operation() };
@@ -176,4 +181,12 @@ fn pause(tries: u32) {
         let micros = (32_u64 << tries.min(7)).min(PAUSE_MICROSECONDS_MAX) + spread;
         thread::sleep(Duration::from_micros(micros));
     }
+}
+
+/// The same for one that reads much: two of those overtake each other for as long as they go in
+/// step, so each waits for a time of its own.
+fn pause_slowly(tries: u32) {
+    let most = (SLOW_PAUSE_MICROSECONDS << tries.min(7)).min(SLOW_PAUSE_MICROSECONDS_MAX);
+    let random = RandomState::new().build_hasher().finish();
+    thread::sleep(Duration::from_micros(random % most));
 }

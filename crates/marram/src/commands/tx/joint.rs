@@ -170,7 +170,10 @@ pub(super) fn commit(client: Client, id: &str) -> std::result::Result<Outcome, R
     let pool = client.greeting().pool.clone();
     match client.commit_transaction(id) {
         Ok(Ok(Answer::Concluded(summary))) if summary.committed => Ok(Outcome::Committed),
-        Ok(Ok(Answer::Concluded(summary))) => Ok(Outcome::Refused(summary.conflicts)),
+        Ok(Ok(Answer::Concluded(summary))) => Ok(match summary.unknown {
+            Some(error) => Outcome::Unknown(error.during(pool.display())),
+            None => Outcome::Refused(summary.conflicts),
+        }),
         Ok(Ok(other)) => Err(unexpected(&other).into()),
         Ok(Err(error)) => Err(error.during("nothing was committed").into()),
         Err(error) => Ok(Outcome::Unknown(error.during(pool.display()))),

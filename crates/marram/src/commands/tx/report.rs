@@ -27,7 +27,7 @@ pub(super) enum Outcome {
     Refused(Vec<ConflictRow>),
     /// The command has left processes running, and nothing is there.
     Left(Vec<Survivor>),
-    /// The daemon has gone while it committed.
+    /// The daemon has gone while it committed, or does not know what has come of it.
     Unknown(Error),
 }
 

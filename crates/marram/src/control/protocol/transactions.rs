@@ -1,6 +1,7 @@
 //! Transactions: how one is begun and ended, and how they are reported.
 
 use super::{Author, ConflictRow, PoolPlace};
+use crate::error::Error;
 use crate::mountinfo::DeviceNumber;
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
@@ -73,12 +74,15 @@ impl BegunTransaction {
 }
 
 /// What a commit has come to.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CommitSummary {
     /// It has been done: all that the transaction has changed is in the dataset, and durable.
     pub(crate) committed: bool,
     /// What others have changed that the transaction has read or written, if it was refused.
     pub(crate) conflicts: Vec<ConflictRow>,
+    /// Why it is not known whether it has been done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unknown: Option<Error>,
 }
 
 /// A transaction, as it is listed.

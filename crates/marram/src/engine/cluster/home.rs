@@ -54,6 +54,7 @@ impl Kind for ClusterKind {
             store,
             read_only,
             closing: Mutex::new(false),
+            undiscarded: Mutex::default(),
             snapshots: AutomaticSnapshots::default(),
             clock: HostClock::default(),
         }))
@@ -68,6 +69,9 @@ pub(super) struct ClusterHome {
     read_only: bool,
     /// Whether it is closed; held while it is.
     closing: Mutex<bool>,
+    /// Forks of transactions that have ended here, which could not be taken away then. Nothing else
+    /// is taken while it is held.
+    undiscarded: Mutex<BTreeSet<DatasetName>>,
     snapshots: AutomaticSnapshots,
     clock: HostClock,
 }
@@ -175,7 +179,7 @@ impl ClusterHome {
     }
 
     /// Has the kernel forget what it knows of all volumes that are open.
-    fn forget(&self, mounts: &dyn Mounts) {
+    pub(super) fn forget(&self, mounts: &dyn Mounts) {
         for source in self.store.known() {
             if let Some(volume) = mounts.volume_of(&source) {
                 mounts.all_changed(&source, &*volume);
@@ -211,7 +215,30 @@ impl ClusterHome {
         }
     }
 
+    /// Leaves the fork of a transaction that has ended to the next sweeps.
+    pub(super) fn discard_later(&self, fork: &DatasetName) {
+        self.undiscarded.lock().insert(fork.clone());
+    }
+
+    /// Takes away the forks of transactions that could not be when those ended. What cannot go now
+    /// is tried again. The first reason is the one to tell.
+    fn discard_again(&self) -> marram_store::Result<()> {
+        let forks = self.undiscarded.lock().clone();
+        let store: &dyn Store = &self.store.without_author();
+        let mut done = Ok(());
+        for fork in forks {
+            match self.while_open(|| store.end_fork(&fork)) {
+                Ok(()) | Err(marram_store::Error::NoDataset(_)) => {
+                    self.undiscarded.lock().remove(&fork);
+                }
+                Err(error) => done = done.and(Err(error)),
+            }
+        }
+        done
+    }
+
     fn sweep_once(&self, mounts: &dyn Mounts) -> marram_store::Result<()> {
+        let discarded = self.discard_again();
         for source in self.while_open(|| self.store.end_lost_transactions())? {
             mounts.log(&format!("destroyed {source}, which a client that has gone had left"));
         }
@@ -228,7 +255,7 @@ impl ClusterHome {
                 break;
             }
         }
-        let_go
+        discarded.and(let_go)
     }
 
     /// Takes the automatic snapshots that are due at a moment, in seconds since 1970, and destroys

@@ -23,8 +23,8 @@ impl Transactions for ClusterHome {
         let has_begun = self.store().has_begun(&order.fork.dataset);
         if matches!(has_begun, Ok(false) | Err(marram_store::Error::NoDataset(_))) {
             return Err(Error::failed(
-                "others had taken this daemon for lost while the transaction was open: nothing of \
-                 it was committed",
+                "the fork of the transaction is gone: others had taken this daemon for lost, or \
+                 have destroyed it: nothing of it was committed",
             )
             .hint("run it again"));
         }
@@ -36,7 +36,18 @@ impl Transactions for ClusterHome {
             None => acting_for(self.store(), order.author),
         };
         let shown = Shown { store, commits: store, mounts, user: None };
-        transactions::merge(&shown, &branch, order)
+        let was_in_doubt = self.store().is_in_doubt();
+        match transactions::merge(&shown, &branch, order) {
+            // It is in the log; what has failed came after that. The kernel has not heard of it.
+            Err(_) if self.store().has_merged(order.fork) => {
+                self.forget(mounts);
+                Ok(CommitSummary { committed: true, ..CommitSummary::default() })
+            }
+            Err(error) if !was_in_doubt && self.store().is_in_doubt() => {
+                Ok(CommitSummary { unknown: Some(error), ..CommitSummary::default() })
+            }
+            done => done,
+        }
     }
 
     fn discard(&self, fork: &Source) -> Result<()> {
@@ -44,7 +55,10 @@ impl Transactions for ClusterHome {
         match store.end_fork(&fork.dataset) {
             // Others had taken this daemon for lost.
             Ok(()) | Err(marram_store::Error::NoDataset(_)) => Ok(()),
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                self.discard_later(&fork.dataset);
+                Err(error.into())
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ impl Transactions for PoolHome {
     fn commit(&self, order: &CommitOrder<'_>, mounts: &dyn Mounts) -> Result<CommitSummary> {
         // It is where its base is in the order of all changes, and nothing is to be made durable.
         if store(self.pool()).is_unchanged(&order.fork.dataset)? {
-            return Ok(CommitSummary { committed: true, conflicts: Vec::new() });
+            return Ok(CommitSummary { committed: true, ..CommitSummary::default() });
         }
         let branch = branch_of(&**self.pool(), order.fork)?;
         // What is inside of another transaction is an operation of that one's.
@@ -75,7 +75,7 @@ impl SeveralDatasets for PoolHome {
             is_unchanged = is_unchanged && store(self.pool()).is_unchanged(&order.fork.dataset)?;
         }
         if is_unchanged {
-            let same = CommitSummary { committed: true, conflicts: Vec::new() };
+            let same = CommitSummary { committed: true, ..CommitSummary::default() };
             return Ok(vec![same; orders.len()]);
         }
         let mut is_inside = false;
