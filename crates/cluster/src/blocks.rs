@@ -190,7 +190,7 @@ impl Blocks {
         }
         changes.push(Change::remove(Table::Loose, upload.to_vec()));
         if !rows.write_while(under_way(), &changes)? {
-            // It was made all the same if only its answer was lost: nothing but it names the upload.
+            // It was made all the same if only its answer was lost: only it names the upload.
             let one = |it: &&Upload| Range::one(Table::Blocks, it.reference.id.to_vec());
             let found = rows.read(&uploads.iter().map(one).collect::<Vec<_>>())?;
             for (it, row) in uploads.iter().zip(&found) {

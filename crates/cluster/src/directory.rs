@@ -3,8 +3,8 @@
 //! A file is written under another name, synced and renamed, and then its folder is synced. There
 //! are 256 folders, by the first byte of a block's id, and all are made with the store: a directory
 //! whose file system is not mounted has none, so nothing is ever written below a mount point. The
-//! directory stays open, so that what is mounted over it later changes nothing. Where the marker is,
-//! a folder that is missing is made again when the directory is opened: copies leave empty ones out.
+//! directory stays open, so that what is mounted over it later changes nothing. Where the marker
+//! is, a folder that is missing is made again at the next opening: copies leave empty ones out.
 //!
 //! A file of its own, the **marker**, says of which store the directory is.
 

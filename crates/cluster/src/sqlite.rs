@@ -11,8 +11,8 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
 };
-use std::fs::File;
-use std::io::ErrorKind;
+use rustix::fs::{Mode, OFlags, fsync, open};
+use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -235,9 +235,8 @@ impl Database for SqliteDatabase {
         let mut log = path.unwrap_or_else(|| self.path.clone()).into_os_string();
         log.push("-wal");
         let log = PathBuf::from(log);
-        match File::open(&log).and_then(|log| log.sync_all()) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        match open(&log, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).and_then(fsync) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(Error::Io(format!("SQLite: cannot sync {}: {error}", log.display()))),
         }
     }

@@ -1,7 +1,8 @@
 //! The verifier: reads all rows, and says what does not fit.
 //!
 //! It shares the format with the rest of the crate, and no code that reads or writes a store. It
-//! changes nothing; only folders that a directory of blocks lacks are made when it is opened. A row that waits for its entry, as a dead client leaves it, is no damage.
+//! changes nothing; only folders that a directory of blocks lacks are made when it is opened. A row
+//! that waits for its entry, as a dead client leaves it, is no damage.
 
 use crate::database::{Database, Range, Row, Table};
 use crate::format::{

@@ -68,17 +68,14 @@ impl Cluster {
     /// The database fails, or the place of the blocks does; or the store is open for reading only.
     pub fn sweep_step(&self, after: Vec<u8>) -> Result<(Swept, Vec<u8>)> {
         let shared = &*self.shared;
-        if shared.read_only {
-            return Err(Error::ReadOnly("the store is open for reading only".to_owned()));
-        }
+        refuse_read_only(shared)?;
         let publisher = shared.publisher.lock();
-        {
-            let state = shared.state.read();
-            state.refuse_stopped()?;
-            if !state.is_alone {
-                return Ok((Swept::default(), Vec::new()));
-            }
+        let state = shared.state.read();
+        state.refuse_stopped()?;
+        if !state.is_alone {
+            return Ok((Swept::default(), Vec::new()));
         }
+        drop(state);
         let now = shared.now();
         let (mut changes, mut first_error) = (Vec::new(), shared.blocks.failed_sweep.lock().take());
         if after.is_empty() {
@@ -93,14 +90,13 @@ impl Cluster {
             next = [&key[..], &[0]].concat();
             swept.more = number + 1 == LOOSE_A_STEP;
             let since = match since {
-                Ok(since) => since,
+                Ok(since) => since.as_ref().try_into().map_or(i64::MIN, i64::from_le_bytes),
                 Err(error) => {
                     first_error = first_error.or(Some(error));
                     continue;
                 }
             };
-            if since.as_ref().try_into().map_or(i64::MIN, i64::from_le_bytes) > now - GRACE_SECONDS
-            {
+            if since > now - GRACE_SECONDS {
                 continue;
             }
             let looked = match ObjectName::of_key(&key) {
@@ -128,10 +124,9 @@ impl Cluster {
         let (gone, error) = shared.blocks.unlink(unneeded);
         changes.extend(gone.iter().map(|name| Change::remove(Table::Loose, name.key())));
         first_error = first_error.or(error);
-        match shared.rows.write_after(publisher.number, &changes)? {
-            true => {}
+        if !shared.rows.write_after(publisher.number, &changes)? {
             // Another client comes.
-            false => return Ok((Swept::default(), Vec::new())),
+            return Ok((Swept::default(), Vec::new()));
         }
         match first_error {
             Some(error) if !swept.more => Err(error),
@@ -140,6 +135,13 @@ impl Cluster {
                 Ok((swept, next))
             }
         }
+    }
+}
+
+fn refuse_read_only(shared: &Shared) -> Result<()> {
+    match shared.read_only {
+        true => Err(Error::ReadOnly("the store is open for reading only".to_owned())),
+        false => Ok(()),
     }
 }
 
