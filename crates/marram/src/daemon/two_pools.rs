@@ -15,11 +15,10 @@ use crate::control::protocol::{
     Resolution, Standing, TwoPoolRow,
 };
 use crate::engine::home::{CommitOrder, Decide, TwoPools, lacks};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::mountinfo::DeviceNumber;
 use crate::paths::own_uid;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,32 +32,6 @@ const STANDING_PATIENCE: Duration = Duration::from_secs(5);
 const ASKED_MAX: u32 = 10;
 /// How long to wait between these.
 const ASKED_PAUSE: Duration = Duration::from_millis(200);
-
-/// Those that are not over and could not be ended, each as it stood here, and why. It is said once.
-#[derive(Default)]
-pub(super) struct Refusals(Mutex<BTreeMap<(JointId, String), Error>>);
-
-impl Refusals {
-    /// Whether it makes no sense to try it again: it is refused for what its record says.
-    fn is_final(&self, row: &TwoPoolRow) -> bool {
-        let known = self.0.lock();
-        known.get(&key_of(row)).is_some_and(|error| error.kind == Kind::Usage)
-    }
-
-    /// Takes note of one; whether that is new.
-    fn note(&self, row: &TwoPoolRow, error: &Error) -> bool {
-        self.0.lock().insert(key_of(row), error.clone()).as_ref() != Some(error)
-    }
-
-    /// It has ended.
-    fn forget(&self, row: &TwoPoolRow) {
-        self.0.lock().remove(&key_of(row));
-    }
-}
-
-fn key_of(row: &TwoPoolRow) -> (JointId, String) {
-    (row.joint_id(), row.state.clone())
-}
 
 /// What the pool that decides has said.
 #[derive(Clone)]

@@ -87,8 +87,8 @@ impl Pool {
         two_pools::conclude_later(&self.session, number, ending)
     }
 
-    /// Ends all views of these datasets that are open: what is kept in memory above them is not that
-    /// of the state that they show now. They refuse everything; those that are opened later do not.
+    /// Ends all views of these datasets that are open: what is kept in memory above them is not
+    /// that of the state that they show now. They refuse everything; later ones do not.
     pub fn end_views(&self, datasets: &[u64]) {
         let running = datasets.iter().filter_map(|id| self.session.state.running(*id));
         running.for_each(|dataset| dataset.doubt.turn());

@@ -114,8 +114,8 @@ impl OpenTransaction {
         let preparing = place_of(&prepares).id;
         let answered =
             prepares.prepare(&JointCommit { id: id.clone(), other: decider, user: None });
-        // Until here it was open there, too. One that outlives this is so still if nobody has asked,
-        // and stays so if it has been refused untouched.
+        // Until here it was open there, too. One that outlives this is so still if nobody has
+        // asked, and stays so if it has been refused untouched.
         let own = lasting.into_iter().find(|daemon| daemon.greeting.pool_id == preparing);
         let is_refused = matches!(answered, Ok(Err(_)));
         if !(is_refused && own.is_some_and(|own| may_be_open(own, &id))) {
