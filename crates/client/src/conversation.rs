@@ -85,6 +85,19 @@ impl Conversation {
         Ok((serde_json::from_slice(&bytes)?, descriptors))
     }
 
+    /// The same, if each piece of it comes within that time. There is no later answer to this or
+    /// anything else then.
+    ///
+    /// # Errors
+    /// As [`Conversation::answer`].
+    pub(crate) fn answer_within(
+        &mut self,
+        limit: Duration,
+    ) -> io::Result<(Response, Vec<OwnedFd>)> {
+        self.stream.set_read_timeout(Some(limit))?;
+        self.answer()
+    }
+
     fn line(&mut self) -> io::Result<Line> {
         let mut descriptors = Vec::new();
         loop {

@@ -16,9 +16,12 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Most pools of a transaction.
 const POOLS_MAX: usize = 2;
+/// How long a daemon may take to abort: it does so with the end of the conversation at the latest.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A transaction that is open. It is aborted when this is dropped, and when the process ends,
 /// however it does. A child made by `fork` shares it, and ends it by a commit alone.
@@ -279,7 +282,8 @@ impl Transaction {
         self.has_ended = true;
         let answer = self.halves[asked].conversation.answer();
         if let Some(half) = decider.and_then(|_| self.halves.get_mut(1 - asked)) {
-            // Until here it was open there, too. Its view ends before this returns.
+            // Until here it was open there, too. Its view ends before this returns, if its
+            // daemon is not stuck.
             half.abort(&id);
         }
         let (response, _) = match answer {
@@ -336,10 +340,12 @@ impl Transaction {
 }
 
 impl Half {
-    /// Ends what there is in its pool, if it is open.
+    /// Ends what there is in its pool, if it is open. It is not waited for longer than
+    /// [`ABORT_TIMEOUT`].
     fn abort(&mut self, id: &str) {
         if self.conversation.put(&Request::Abort(id)).is_ok() {
-            let _aborted_with_the_conversation_at_worst = self.conversation.answer();
+            let answer = self.conversation.answer_within(ABORT_TIMEOUT);
+            let _aborted_with_the_conversation_at_worst = answer;
         }
     }
 }

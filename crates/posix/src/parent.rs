@@ -73,7 +73,8 @@ pub fn hold_together<'a>(all: &[&'a Posix]) -> Vec<Box<dyn HeldParent + 'a>> {
 
 /// Runs `turn`, after which several file systems, none of which is given twice, show other states
 /// than before, while all operations on all of them wait. They go on with those. Waiting access
-/// times are lost.
+/// times are lost. If one of them cannot be read anew, `spoil` is run while all still wait: it has
+/// to keep all of them from being used.
 ///
 /// # Errors
 /// Those of `turn`, which must not have changed anything then; a failed read afterwards: then all
@@ -81,9 +82,10 @@ pub fn hold_together<'a>(all: &[&'a Posix]) -> Vec<Box<dyn HeldParent + 'a>> {
 pub fn turn_together<E: From<Error>>(
     all: &[&Posix],
     turn: impl FnOnce() -> std::result::Result<(), E>,
+    spoil: impl FnOnce(),
 ) -> std::result::Result<(), E> {
     let volumes: Vec<&Volume> = all.iter().map(|files| &files.volume).collect();
-    rollback::turn_together(&volumes, turn)
+    rollback::turn_together(&volumes, turn, spoil)
 }
 
 /// The file system under all locks.

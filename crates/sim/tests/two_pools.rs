@@ -453,7 +453,7 @@ fn a_file_system_that_lived_through_a_doubt_goes_on_as_it_ended() {
             pool.conclude_prepared(number, ending).expect("it is concluded");
             Ok::<_, marram_vfs::Error>(())
         };
-        turn_together(&[&**files], conclude).expect("it is read anew");
+        turn_together(&[&**files], conclude, || ()).expect("it is read anew");
         forget(&decides.pool);
         assert_eq!(has_file(files, "file 0"), Ok(true));
         assert_eq!(has_file(files, "file 1"), Ok(committed), "it goes on with what holds");

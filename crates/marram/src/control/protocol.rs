@@ -52,7 +52,7 @@ pub(crate) use transactions::{
     BeginOrder, BegunTransaction, BegunView, CommitSummary, TransactionPart, TransactionRow,
 };
 pub(crate) use two_pools::{
-    JointCommit, JointOutcome, PoolPlace, Resolution, Standing, TwoPoolRow,
+    JointCommit, JointId, JointOutcome, PoolPlace, Resolution, Standing, TwoPoolRow,
 };
 
 use crate::error::Result;
@@ -159,10 +159,10 @@ pub(crate) enum Request {
     Prepare(JointCommit),
     /// Commit a transaction over two pools that the other one has prepared.
     Decide(JointCommit),
-    /// Tell how the transaction of this id stands, which is one over two pools.
-    Standing(String),
+    /// Tell how a transaction over two pools stands.
+    Standing(JointId),
     /// End or forget a transaction over two pools, as the other pool has it.
-    Resolve(String, Resolution),
+    Resolve(JointId, Resolution),
 }
 
 /// The third line, from the daemon.

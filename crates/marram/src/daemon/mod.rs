@@ -21,6 +21,7 @@ mod loop_device;
 mod mounts;
 mod namespace;
 mod open_transactions;
+mod refusals;
 mod service;
 mod serving;
 mod shown;

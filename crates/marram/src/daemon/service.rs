@@ -83,9 +83,9 @@ impl Service for Shared {
             }
             Request::Prepare(joint) => two_pools::prepare(daemon, &joint),
             Request::Decide(joint) => two_pools::decide(daemon, &joint),
-            Request::Standing(id) => two_pools::standing(daemon, &id),
-            Request::Resolve(id, resolution) => {
-                two_pools::capability(daemon)?.resolve(&id, resolution, &**daemon)?;
+            Request::Standing(of) => two_pools::standing(daemon, &of),
+            Request::Resolve(of, resolution) => {
+                two_pools::capability(daemon)?.resolve(&of, resolution, &**daemon)?;
                 Ok(Answer::Done)
             }
             Request::Transactions => Ok(Answer::Transactions(daemon.transactions.rows())),

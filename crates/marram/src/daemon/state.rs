@@ -4,6 +4,7 @@ use super::damage::DamageList;
 use super::log::Log;
 use super::mounts::MountTable;
 use super::open_transactions::OpenTransactions;
+use super::refusals::Refusals;
 use super::steps::Steps;
 use super::streams::{Held, Streams};
 use crate::control::protocol::DamageRow;
@@ -28,6 +29,8 @@ pub(super) struct Daemon {
     pub(super) streams: Streams,
     /// Transactions that are open.
     pub(super) transactions: OpenTransactions,
+    /// Transactions over two pools that could not be ended.
+    pub(super) refusals: Refusals,
     /// Damage that was met.
     pub(super) damage: Arc<DamageList>,
     /// Work on volumes that is going on.
@@ -63,6 +66,7 @@ impl Daemon {
             mounts: Arc::default(),
             streams: Streams::default(),
             transactions: OpenTransactions::default(),
+            refusals: Refusals::default(),
             damage: Arc::default(),
             steps: Steps::default(),
             alone: Mutex::new(()),

@@ -293,7 +293,7 @@ pub(super) fn abort_forgotten(daemon: &Daemon) {
     for id in daemon.transactions.forgotten() {
         // One over two pools is used where any of both is.
         let other = daemon.transactions.other_pool_of(&id);
-        if other.is_some_and(|other| two_pools::is_in_use(&other, &id)) {
+        if other.is_some_and(|other| two_pools::is_in_use(daemon, &other, &id)) {
             continue;
         }
         daemon.log.write(&format!("transaction {id}: nothing was done in it for too long"));

@@ -11,8 +11,8 @@ use super::{invalidation, transactions};
 use crate::control::client::Client;
 use crate::control::daemons;
 use crate::control::protocol::{
-    Answer, CommitSummary, ConflictRow, JointCommit, JointOutcome, PoolPlace, Request, Resolution,
-    Standing, TwoPoolRow,
+    Answer, CommitSummary, ConflictRow, JointCommit, JointId, JointOutcome, PoolPlace, Request,
+    Resolution, Standing, TwoPoolRow,
 };
 use crate::engine::home::{CommitOrder, Decide, TwoPools, lacks};
 use crate::error::{Error, Result};
@@ -83,8 +83,8 @@ pub(super) fn prepare(daemon: &Daemon, joint: &JointCommit) -> Result<Answer> {
         (Ok(summary), None) => outcome_of(summary),
         // What is prepared is durable, whatever has failed since.
         (ended, Some(Said::Committed)) => {
-            if ended.is_ok() && !pools.standing(&joint.id).is_prepared {
-                forget_elsewhere(decider, &joint.id);
+            if ended.is_ok() && !pools.standing(&joint.joint_id()).is_prepared {
+                forget_elsewhere(daemon, decider, &joint.id);
             }
             Ok(Answer::Joint(JointOutcome::Committed))
         }
@@ -94,7 +94,7 @@ pub(super) fn prepare(daemon: &Daemon, joint: &JointCommit) -> Result<Answer> {
         (Err(_), Some(Said::Failed(error))) => Err(error.during(decider.path.display())),
         (Err(_), Some(Said::Nothing(error))) => {
             daemon.log.write(&format!("transaction {} is in doubt: {error}", joint.id));
-            hide(daemon, &joint.id);
+            hide(daemon, &joint.joint_id());
             Ok(Answer::Joint(JointOutcome::InDoubt(error.during(decider.path.display()))))
         }
         (Err(error), None) => Err(error),
@@ -125,16 +125,20 @@ fn refuse_of_others(decider: &Client, place: &PoolPlace) -> Result<()> {
     }
 }
 
-/// Whether a transaction is in use in another pool that it works in; not if that is not known.
-pub(super) fn is_in_use(place: &PoolPlace, id: &str) -> bool {
-    ask_standing(place, id).ok().flatten().is_some_and(|standing| standing.is_in_use)
+/// Whether a transaction is in use in another pool that it works in. It is not if that has no
+/// daemon; it may be if that does not answer, or is not where it was.
+pub(super) fn is_in_use(daemon: &Daemon, place: &PoolPlace, id: &str) -> bool {
+    match ask_standing(place, &named_here(daemon, id)) {
+        Ok(standing) => standing.is_some_and(|standing| standing.is_in_use),
+        Err(_) => true,
+    }
 }
 
 /// Has the kernel ask anew for all of the datasets in which a transaction is in doubt: it would
 /// answer programs from what it knows.
-fn hide(daemon: &Daemon, id: &str) {
+fn hide(daemon: &Daemon, of: &JointId) {
     let Ok(pools) = capability(daemon) else { return };
-    let rows = pools.unfinished().into_iter().filter(|row| row.id == id);
+    let rows = pools.unfinished().into_iter().filter(|row| row.joint_id() == *of);
     for source in rows.flat_map(|row| row.datasets).filter_map(|it| it.parse().ok()) {
         if let Some(volume) = invalidation::volume_of(&daemon.mounts, &source) {
             invalidation::all_changed(&daemon.mounts, &source, &*volume);
@@ -189,11 +193,11 @@ fn outcome_of(summary: CommitSummary) -> Result<Answer> {
 }
 
 /// How a transaction stands here.
-pub(super) fn standing(daemon: &Daemon, id: &str) -> Result<Answer> {
+pub(super) fn standing(daemon: &Daemon, of: &JointId) -> Result<Answer> {
     // Asked first: what ends meanwhile is in the records then.
-    let is_open = daemon.transactions.may_be_committed(id);
-    let is_in_use = daemon.transactions.is_in_use(id);
-    Ok(Answer::Standing(Standing { is_open, is_in_use, ..capability(daemon)?.standing(id) }))
+    let is_open = daemon.transactions.may_be_committed(&of.id);
+    let is_in_use = daemon.transactions.is_in_use(&of.id);
+    Ok(Answer::Standing(Standing { is_open, is_in_use, ..capability(daemon)?.standing(of) }))
 }
 
 /// Asks about all that is not over, and ends what can be.
@@ -203,21 +207,30 @@ pub(super) fn settle(daemon: &Daemon) {
     for row in pools.unfinished() {
         // What is prepared and in no doubt is just being decided.
         let is_waiting = row.state != TwoPoolRow::PREPARED || row.is_in_doubt;
-        if let Some(resolution) = is_waiting.then(|| resolution_of(&row)).flatten() {
-            // What cannot be done now is tried again.
-            if pools.resolve(&row.id, resolution, daemon).is_ok() {
+        if !is_waiting || daemon.refusals.is_final(&row) {
+            continue;
+        }
+        let Some(resolution) = resolution_of(daemon, &row) else { continue };
+        match pools.resolve(&row.joint_id(), resolution, daemon) {
+            Ok(()) => {
+                daemon.refusals.forget(&row);
                 daemon.log.write(&format!("transaction {}: {resolution:?}", row.id));
                 if resolution == Resolution::Committed {
-                    forget_elsewhere(&row.other, &row.id);
+                    forget_elsewhere(daemon, &row.other, &row.id);
                 }
             }
+            // What cannot be done now is tried again.
+            Err(error) if daemon.refusals.note(&row, &error) => {
+                daemon.log.write(&format!("transaction {}: {resolution:?}: {error}", row.id));
+            }
+            Err(_) => (),
         }
     }
 }
 
 /// What the other pool's word means for one that is not over; nothing if that is not known.
-fn resolution_of(row: &TwoPoolRow) -> Option<Resolution> {
-    let standing = ask_standing(&row.other, &row.id).ok().flatten()?;
+fn resolution_of(daemon: &Daemon, row: &TwoPoolRow) -> Option<Resolution> {
+    let standing = ask_standing(&row.other, &named_here(daemon, &row.id)).ok().flatten()?;
     let is_over = !standing.is_open && !standing.has_failed;
     match row.state.as_str() {
         TwoPoolRow::PREPARED if standing.is_decided => Some(Resolution::Committed),
@@ -238,20 +251,20 @@ fn ask_to_decide(place: &PoolPlace, order: &JointCommit) -> Said {
         Ok(None) => return Said::Failed(gone(place)),
         Err(error) => return Said::Failed(error),
     };
-    let until = Instant::now() + DECISION_PATIENCE;
+    let (until, of) = (Instant::now() + DECISION_PATIENCE, order.joint_id());
     match client.with_patience(Some(DECISION_PATIENCE)).decide(order) {
         Ok(Ok(Answer::Joint(JointOutcome::Committed))) => Said::Committed,
         Ok(Ok(Answer::Joint(JointOutcome::Refused(conflicts)))) => Said::Refused(conflicts),
-        Ok(Ok(_)) => find_out(place, &order.id, until, Error::failed("it answered something else")),
-        Ok(Err(error)) | Err(error) => find_out(place, &order.id, until, error),
+        Ok(Ok(_)) => find_out(place, &of, until, answered_otherwise()),
+        Ok(Err(error)) | Err(error) => find_out(place, &of, until, error),
     }
 }
 
 /// What a pool has decided that has not said so, for the reason `error`. It is asked some times,
 /// and not after `until`.
-fn find_out(place: &PoolPlace, id: &str, until: Instant, error: Error) -> Said {
+fn find_out(place: &PoolPlace, of: &JointId, until: Instant, error: Error) -> Said {
     for _ in 0..ASKED_MAX {
-        if let Ok(Some(standing)) = ask_standing(place, id) {
+        if let Ok(Some(standing)) = ask_standing(place, of) {
             if standing.is_decided {
                 return Said::Committed;
             }
@@ -267,21 +280,31 @@ fn find_out(place: &PoolPlace, id: &str, until: Instant, error: Error) -> Said {
     Said::Nothing(error)
 }
 
-fn ask_standing(place: &PoolPlace, id: &str) -> Result<Option<Standing>> {
+/// What names a transaction of this pool in the other one.
+fn named_here(daemon: &Daemon, id: &str) -> JointId {
+    JointId { id: id.to_owned(), other: daemon.id.clone() }
+}
+
+/// How a transaction stands in another pool; nothing if that has no daemon.
+///
+/// # Errors
+/// The pool is not where it was; the daemon does not answer.
+fn ask_standing(place: &PoolPlace, of: &JointId) -> Result<Option<Standing>> {
     let Some(client) = find(place)? else { return Ok(None) };
     let client = client.with_patience(Some(STANDING_PATIENCE));
-    match client.ask(&Request::Standing(id.to_owned()))? {
+    match client.ask(&Request::Standing(of.clone()))? {
         Answer::Standing(standing) => Ok(Some(standing)),
-        _ => Ok(None),
+        _ => Err(answered_otherwise()),
     }
 }
 
 /// What is prepared nowhere any more need not be known to the pool that has decided. If it does
 /// not hear of it, it asks.
-fn forget_elsewhere(place: &PoolPlace, id: &str) {
+fn forget_elsewhere(daemon: &Daemon, place: &PoolPlace, id: &str) {
     if let Ok(Some(client)) = find(place) {
         let client = client.with_patience(Some(STANDING_PATIENCE));
-        let _it_asks = client.ask(&Request::Resolve(id.to_owned(), Resolution::Forgotten));
+        let request = Request::Resolve(named_here(daemon, id), Resolution::Forgotten);
+        let _it_asks = client.ask(&request);
     }
 }
 
@@ -299,6 +322,10 @@ fn find(place: &PoolPlace) -> Result<Option<Client>> {
 
 fn gone(place: &PoolPlace) -> Error {
     Error::failed(format!("the daemon of {} has gone", place.path.display()))
+}
+
+fn answered_otherwise() -> Error {
+    Error::failed("it answered something else")
 }
 
 fn own_place(daemon: &Daemon) -> PoolPlace {

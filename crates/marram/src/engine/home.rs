@@ -9,7 +9,8 @@ use super::mounts::Mounts;
 use super::volume::{Opened, VolumeOptions};
 use crate::control::protocol::{
     Answer, Author, BackgroundRewriting, CommitSummary, CompareOrder, DedupTotals, DifferenceRow,
-    JointCommit, Operation, PassOrder, ReceiveOrder, Resolution, SendOrder, Standing, TwoPoolRow,
+    JointCommit, JointId, Operation, PassOrder, ReceiveOrder, Resolution, SendOrder, Standing,
+    TwoPoolRow,
 };
 use crate::error::{Error, Result};
 use crate::identity;
@@ -374,7 +375,7 @@ pub(crate) trait TwoPools {
     ) -> Result<Vec<CommitSummary>>;
 
     /// How a transaction stands, but for whether it is open.
-    fn standing(&self, id: &str) -> Standing;
+    fn standing(&self, of: &JointId) -> Standing;
 
     /// Those that are not over.
     fn unfinished(&self) -> Vec<TwoPoolRow>;
@@ -382,8 +383,8 @@ pub(crate) trait TwoPools {
     /// Ends or forgets one of those. Mounts that have lived through the doubt go on.
     ///
     /// # Errors
-    /// There is none of this id; it is at another stage; a failed commit.
-    fn resolve(&self, id: &str, resolution: Resolution, mounts: &dyn Mounts) -> Result<()>;
+    /// There is none of this id with this other pool; it is at another stage; a failed commit.
+    fn resolve(&self, of: &JointId, resolution: Resolution, mounts: &dyn Mounts) -> Result<()>;
 }
 
 /// The capability to run a transaction over several datasets.

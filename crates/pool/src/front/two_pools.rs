@@ -20,6 +20,8 @@ pub struct TwoPoolTransaction {
     pub other: OtherPool,
     /// The datasets that it has changed here.
     pub datasets: Vec<String>,
+    /// The numbers of the same, for [`Pool::end_views`].
+    pub dataset_numbers: Vec<u64>,
     /// It is prepared, and its datasets can neither be read nor changed until it is decided.
     pub is_in_doubt: bool,
 }
@@ -67,6 +69,7 @@ impl Pool {
                 state: record.state,
                 other: OtherPool { id: record.other_pool, path: record.other_path.clone() },
                 datasets: record.datasets.iter().map(|it| state.name_of(it.dataset)).collect(),
+                dataset_numbers: record.datasets.iter().map(|it| it.dataset).collect(),
                 is_in_doubt: record.state == TransactionState::Prepared
                     && record.datasets.iter().any(|it| is_in_doubt(it.dataset)),
             }
@@ -82,6 +85,13 @@ impl Pool {
     /// committed: then nothing has changed; a failed commit.
     pub fn conclude_prepared(&self, number: u64, ending: Ending) -> Result<()> {
         two_pools::conclude_later(&self.session, number, ending)
+    }
+
+    /// Ends all views of these datasets that are open: what is kept in memory above them is not
+    /// that of the state that they show now. They refuse everything; later ones do not.
+    pub fn end_views(&self, datasets: &[u64]) {
+        let running = datasets.iter().filter_map(|id| self.session.state.running(*id));
+        running.for_each(|dataset| dataset.doubt.turn());
     }
 
     /// Forgets what was decided: the other pool needs it no more.

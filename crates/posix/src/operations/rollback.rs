@@ -44,7 +44,8 @@ pub(crate) fn roll_back<E: From<Error>>(
 }
 
 /// Runs `turn`, after which the states of file systems are others than they were, while all
-/// operations on all of them wait. Waiting access times are lost.
+/// operations on all of them wait. Waiting access times are lost. If one of them cannot be read
+/// anew, `spoil` is run while all still wait: it has to keep all of them from being used.
 ///
 /// # Errors
 /// Those of `turn`, which must not have changed anything then; a failed read afterwards: then all
@@ -52,14 +53,17 @@ pub(crate) fn roll_back<E: From<Error>>(
 pub(crate) fn turn_together<E: From<Error>>(
     volumes: &[&Volume],
     turn: impl FnOnce() -> std::result::Result<(), E>,
+    spoil: impl FnOnce(),
 ) -> std::result::Result<(), E> {
     let locks: Vec<&Locks> = volumes.iter().map(|volume| &volume.locks).collect();
     let _all_wait = Locks::all_of(&locks);
     turn()?;
-    for volume in volumes {
-        read_anew(volume)?;
+    // All are tried, whichever fails: the first error counts.
+    let read = volumes.iter().fold(Ok(()), |so_far, volume| so_far.and(read_anew(volume)));
+    if read.is_err() {
+        spoil();
     }
-    Ok(())
+    Ok(read?)
 }
 
 /// What is kept in memory about the state is read anew. The caller has all locks.

@@ -3,17 +3,23 @@
 //! In each pool it is a transaction with a conversation of its own, and both have one id. Both
 //! conversations last until the end is known: what one pool has begun ends with its conversation.
 
-use super::open::{Half, connected};
+use super::open::{Half, connected, open};
 use super::report::Outcome;
 use super::view::Datasets;
 use crate::commands::answers::unexpected;
 use crate::control::client::Client;
+use crate::control::daemons::Daemon;
 use crate::control::protocol::{
     Answer, Author, BeginOrder, BegunTransaction, JointCommit, JointOutcome, PoolPlace, Request,
 };
 use crate::error::{Error, Result};
 use crate::private_view::Refusal;
+use crate::target::Target;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long the pool that decides may take to end what is not open any more after a commit.
+const ABORT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// See the module.
 pub(super) struct OpenTransaction {
@@ -23,6 +29,8 @@ pub(super) struct OpenTransaction {
     pub(super) places: Vec<PathBuf>,
     first: Client,
     second: Option<Client>,
+    /// Of one that outlives the conversations: the daemons.
+    lasting: Vec<Daemon>,
 }
 
 impl OpenTransaction {
@@ -43,8 +51,8 @@ impl OpenTransaction {
         let id = begun.id.clone();
         let mut shown: Vec<(usize, PathBuf)> =
             first.iter().copied().zip(begun.places().cloned()).collect();
-        let mut open =
-            OpenTransaction { id, places: Vec::new(), first: first_client, second: None };
+        let (places, lasting) = (Vec::new(), Vec::new());
+        let mut open = OpenTransaction { id, places, first: first_client, second: None, lasting };
         if let (Some(places), Some(client)) = (second, second_client) {
             let terms = Terms { idle_seconds, id: Some(open.id.clone()), other: place_of_first };
             let (client, begun) = match begin_in_pool(client, (datasets, places), terms) {
@@ -76,6 +84,7 @@ impl OpenTransaction {
             places: places.collect(),
             first: connected(&first.target)?,
             second,
+            lasting: halves.iter().filter_map(|half| half.target.daemon.clone()).collect(),
         })
     }
 
@@ -96,16 +105,23 @@ impl OpenTransaction {
     /// # Errors
     /// Why it could not be; then nothing of it is there.
     pub(super) fn commit(self) -> std::result::Result<Outcome, Refusal> {
-        let OpenTransaction { id, first, second, .. } = self;
+        let OpenTransaction { id, first, second, lasting, .. } = self;
         let Some(second) = second else { return commit(first, &id) };
         // Of two pools the one with the smaller id decides, whatever the order of the datasets.
         let is_in_order = first.greeting().pool_id < second.greeting().pool_id;
         let (decides, prepares) = if is_in_order { (first, second) } else { (second, first) };
         let (decider, told) = (place_of(&decides), prepares.greeting().pool.clone());
+        let preparing = place_of(&prepares).id;
         let answered =
             prepares.prepare(&JointCommit { id: id.clone(), other: decider, user: None });
-        // Until here it was open there, too. One that stays open is so still if nobody has asked.
-        let _ends_with_the_conversation = decides.ask(&Request::Abort(id));
+        // Until here it was open there, too. One that outlives this is so still if nobody has
+        // asked, and stays so if it has been refused untouched.
+        let own = lasting.into_iter().find(|daemon| daemon.greeting.pool_id == preparing);
+        let is_refused = matches!(answered, Ok(Err(_)));
+        if !(is_refused && own.is_some_and(|own| may_be_open(own, &id))) {
+            let decides = decides.with_patience(Some(ABORT_PATIENCE));
+            let _ends_with_the_conversation = decides.ask(&Request::Abort(id));
+        }
         match answered {
             Ok(Ok(Answer::Joint(JointOutcome::Committed))) => Ok(Outcome::Committed),
             Ok(Ok(Answer::Joint(JointOutcome::Refused(conflicts)))) => {
@@ -117,6 +133,11 @@ impl OpenTransaction {
             Err(error) => Ok(Outcome::Unknown(error.during(told.display()))),
         }
     }
+}
+
+/// Whether a daemon has a transaction open, as far as is known.
+fn may_be_open(daemon: Daemon, id: &str) -> bool {
+    !open(&Target::of_daemon(daemon)).is_ok_and(|rows| rows.iter().all(|row| row.id != id))
 }
 
 /// The pool behind a conversation.

@@ -2,13 +2,12 @@
 
 use super::command::write_back;
 use super::joint::OpenTransaction;
-use super::open::{Half, connected, find_open};
+use super::open::{Half, find_open};
 use super::report::Report;
 use super::view::Datasets;
 use crate::arguments::{TxBeginArguments, TxDiffArguments, TxNamedArguments};
-use crate::commands::answers::unexpected;
 use crate::commands::diff::{self, OpenFork};
-use crate::control::protocol::{Answer, Request, TransactionRow};
+use crate::control::protocol::TransactionRow;
 use crate::error::{Error, Result};
 use crate::output::Output;
 use crate::target::Target;
@@ -56,11 +55,11 @@ fn idle_seconds(text: &str) -> Result<u64> {
 /// Commits; the status is that of a transaction of one command.
 ///
 /// # Errors
-/// No such transaction is open; then nothing was done.
+/// No such transaction is open, in both of two pools; then nothing was done.
 pub(super) fn commit(arguments: &TxNamedArguments, output: &Output) -> Result<u8> {
     let target = Target::find_also_inside(&arguments.target)?;
     let row = find_open(&target, &arguments.id)?;
-    let halves = Half::all_of(target, row)?;
+    let halves = Half::all_to_commit(target, row)?;
     halves.iter().try_for_each(|half| write_back_all(&half.row))?;
     let open = OpenTransaction::of_halves(&halves)?;
     let id = open.id.clone();
@@ -85,13 +84,10 @@ pub(super) fn abort(arguments: &TxNamedArguments, output: &Output) -> Result<()>
     let target = Target::find_also_inside(&arguments.target)?;
     let row = find_open(&target, &arguments.id)?;
     let id = row.id.clone();
-    // If there is no other half any more, this one has been ended for that.
-    for half in Half::all_of(target, row).unwrap_or_default() {
-        match connected(&half.target)?.ask(&Request::Abort(id.clone()))? {
-            Answer::Done => (),
-            other => return Err(unexpected(&other)),
-        }
-    }
+    let half = Half { target, row };
+    // Without this half the other one is never committed.
+    half.abort()?;
+    half.abort_other()?;
     output.print(&Aborted { id }, String::new);
     Ok(())
 }

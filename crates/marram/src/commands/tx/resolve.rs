@@ -5,7 +5,7 @@ use crate::arguments::TxResolveArguments;
 use crate::commands::answers::unexpected;
 use crate::control::daemons;
 use crate::control::protocol::{
-    Answer, Operation, PoolPlace, Request, Resolution, Standing, StatusReport, TwoPoolRow,
+    Answer, JointId, Operation, PoolPlace, Request, Resolution, Standing, StatusReport, TwoPoolRow,
 };
 use crate::error::{Error, Result};
 use crate::output::Output;
@@ -23,19 +23,21 @@ struct Resolved {
 
 pub(super) fn resolve(arguments: &TxResolveArguments, output: &Output) -> Result<()> {
     let target = Target::find(&arguments.named.target)?;
-    let row = find(&target, &arguments.named.id)?;
+    let (row, pool_id) = find(&target, &arguments.named.id)?;
+    // What names it in the other pool.
+    let there = JointId { id: row.id.clone(), other: pool_id };
     let resolution = match (arguments.commit, arguments.abort, arguments.forget) {
         (true, _, _) => Resolution::CommittedByHand,
         (_, true, _) => Resolution::AbortedByHand,
         (_, _, true) => Resolution::Forgotten,
-        _ => asked(&row)?,
+        _ => asked(&row, &there)?,
     };
-    end(&target, &row, resolution)?;
+    end(&target, row.joint_id(), resolution)?;
     if resolution == Resolution::Committed {
         // It needs no answer any more. If it does not hear of it, it asks.
         let other = Target::unmounted(row.other.path.clone());
         let other = daemon_of(&row.other).unwrap_or(other);
-        let _it_asks = end(&other, &row, Resolution::Forgotten);
+        let _it_asks = end(&other, there, Resolution::Forgotten);
     }
     let (outcome, by_hand) = match resolution {
         Resolution::Committed => ("committed", false),
@@ -49,18 +51,22 @@ pub(super) fn resolve(arguments: &TxResolveArguments, output: &Output) -> Result
     Ok(())
 }
 
-fn end(target: &Target, row: &TwoPoolRow, resolution: Resolution) -> Result<()> {
-    match target.perform(&Operation::Resolve { id: row.id.clone(), resolution })? {
+fn end(target: &Target, transaction: JointId, resolution: Resolution) -> Result<()> {
+    match target.perform(&Operation::Resolve { transaction, resolution })? {
         Answer::Done => Ok(()),
         other => Err(unexpected(&other)),
     }
 }
 
-fn find(target: &Target, word: &str) -> Result<TwoPoolRow> {
-    let mut rows = status(target)?.two_pools;
+/// The one that a word stands for, and the id of the pool that it was found in.
+///
+/// # Errors
+/// There is none, or more than one.
+fn find(target: &Target, word: &str) -> Result<(TwoPoolRow, String)> {
+    let StatusReport { two_pools: mut rows, pool_id, .. } = status(target)?;
     rows.retain(|row| names(word, &row.id));
     match (rows.pop(), rows.is_empty()) {
-        (Some(row), true) => Ok(row),
+        (Some(row), true) => Ok((row, pool_id)),
         (Some(_), false) => Err(Error::usage(format!("several transactions begin with {word}"))
             .hint("`marram status TARGET` has their ids")),
         (None, _) => Err(Error::not_found(format!(
@@ -75,10 +81,11 @@ fn find(target: &Target, word: &str) -> Result<TwoPoolRow> {
 ///
 /// # Errors
 /// It cannot be asked, or does not know yet.
-fn asked(row: &TwoPoolRow) -> Result<Resolution> {
+fn asked(row: &TwoPoolRow, there: &JointId) -> Result<Resolution> {
     let path = row.other.path.display();
     let by_hand = "`marram tx resolve TARGET ID --commit` or `--abort` decides without it";
-    let standing = standing(row).map_err(|error| error.during(path.to_string()).hint(by_hand))?;
+    let standing = standing(&row.other, there);
+    let standing = standing.map_err(|error| error.during(path.to_string()).hint(by_hand))?;
     let is_over = !standing.is_open && !standing.has_failed;
     match row.state.as_str() {
         TwoPoolRow::PREPARED if standing.is_decided => Ok(Resolution::Committed),
@@ -97,22 +104,22 @@ fn asked(row: &TwoPoolRow) -> Result<Resolution> {
 }
 
 /// How it stands in the other pool, mounted or not.
-fn standing(row: &TwoPoolRow) -> Result<Standing> {
-    if let Some(client) = daemon_of(&row.other).map(|it| it.connect()).transpose()?.flatten() {
-        return match client.ask(&Request::Standing(row.id.clone()))? {
+fn standing(place: &PoolPlace, of: &JointId) -> Result<Standing> {
+    if let Some(client) = daemon_of(place).map(|it| it.connect()).transpose()?.flatten() {
+        return match client.ask(&Request::Standing(of.clone()))? {
             Answer::Standing(standing) => Ok(standing),
             other => Err(unexpected(&other)),
         };
     }
     // What a killed daemon has left in the host's cache alone is nothing to rely on.
-    let path = &row.other.path;
+    let path = &place.path;
     let synced = File::open(path).and_then(|file| file.sync_all());
     synced.map_err(|error| Error::system("sync", path, error))?;
     let report = status(&Target::unmounted(path.clone()))?;
-    if report.pool_id != row.other.id {
+    if report.pool_id != place.id {
         return Err(Error::not_found("another pool is there now"));
     }
-    let mine = report.two_pools.iter().filter(|it| it.id == row.id);
+    let mine = report.two_pools.iter().filter(|it| it.joint_id() == *of);
     Ok(Standing {
         is_open: false,
         is_in_use: false,

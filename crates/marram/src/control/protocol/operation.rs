@@ -1,8 +1,8 @@
 //! Operations: what can be asked of a pool, mounted or not.
 
 use super::{
-    DirectoryOrder, FootprintRequest, GrantOrder, MergeRequest, Owner, Resolution, ThinRequest,
-    VersionsOrder,
+    DirectoryOrder, FootprintRequest, GrantOrder, JointId, MergeRequest, Owner, Resolution,
+    ThinRequest, VersionsOrder,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,8 +29,8 @@ pub(crate) enum Operation {
     Thin(ThinRequest),
     /// End or forget a transaction over two pools.
     Resolve {
-        /// Its id.
-        id: String,
+        /// Which.
+        transaction: JointId,
         /// How.
         resolution: Resolution,
     },

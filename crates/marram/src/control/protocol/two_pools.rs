@@ -15,6 +15,16 @@ pub(crate) struct PoolPlace {
     pub(crate) path: PathBuf,
 }
 
+/// What names a transaction over two pools in one of them. Clients choose ids: one of the same id
+/// with a third pool is another transaction.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct JointId {
+    /// Its id, the same in both.
+    pub(crate) id: String,
+    /// The id of the other pool: where that pool asks, its own.
+    pub(crate) other: String,
+}
+
 /// A transaction to commit in two pools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JointCommit {
@@ -26,6 +36,13 @@ pub(crate) struct JointCommit {
     /// where a command asks for the commit.
     #[serde(default)]
     pub(crate) user: Option<u32>,
+}
+
+impl JointCommit {
+    /// What names it in the pool that is asked for the commit.
+    pub(crate) fn joint_id(&self) -> JointId {
+        JointId { id: self.id.clone(), other: self.other.id.clone() }
+    }
 }
 
 /// What a commit in two pools has come to.
@@ -88,6 +105,11 @@ pub(crate) struct TwoPoolRow {
 }
 
 impl TwoPoolRow {
+    /// What names it in the pool that has it.
+    pub(crate) fn joint_id(&self) -> JointId {
+        JointId { id: self.id.clone(), other: self.other.id.clone() }
+    }
+
     /// It is prepared here.
     pub(crate) const PREPARED: &str = "prepared";
     /// It is committed here, and the other pool is to hear of that.

@@ -45,7 +45,9 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::RollbackDirectory(order) => return history::directory_alone(pool, order),
         Operation::Versions(order) => return history::versions(pool, order, None),
         Operation::Merge(request) => return merge(pool, request),
-        Operation::Resolve { id, resolution } => unfinished::resolve(pool, id, *resolution)?,
+        Operation::Resolve { transaction, resolution } => {
+            unfinished::resolve(pool, transaction, *resolution)?;
+        }
         Operation::Hold { snapshot, tag } => pool.hold(&snapshot.parse()?, tag)?,
         Operation::Release { snapshot, tag } => pool.release(&snapshot.parse()?, tag)?,
         Operation::Clone { origin, name } => {

@@ -5,7 +5,9 @@ use super::home::PoolHome;
 use super::open::acting_for;
 use super::transactions::merge_orders;
 use super::unfinished::{id_of, resolve_below, rows};
-use crate::control::protocol::{CommitSummary, JointCommit, Resolution, Standing, TwoPoolRow};
+use crate::control::protocol::{
+    CommitSummary, JointCommit, JointId, Resolution, Standing, TwoPoolRow,
+};
 use crate::engine::home::{CommitOrder, Decide, TwoPools};
 use crate::engine::mounts::Mounts;
 use crate::error::{Error, Result};
@@ -41,15 +43,15 @@ impl TwoPools for PoolHome {
         merge_orders(self, &pool, (orders, mounts), true)
     }
 
-    fn standing(&self, id: &str) -> Standing {
+    fn standing(&self, of: &JointId) -> Standing {
         let is_durable = self.pool().settle_found().is_ok();
-        let rows = rows(self.pool());
-        let is = |state: &str| rows.iter().any(|row| row.id == id && row.state == state);
+        let mut rows = rows(self.pool());
+        rows.retain(|row| row.joint_id() == *of);
         Standing {
             is_open: false,
             is_in_use: false,
-            is_decided: is(TwoPoolRow::DECIDED),
-            is_prepared: rows.iter().any(|row| row.id == id && row.state != TwoPoolRow::DECIDED),
+            is_decided: rows.iter().any(|row| row.state == TwoPoolRow::DECIDED),
+            is_prepared: rows.iter().any(|row| row.state != TwoPoolRow::DECIDED),
             has_failed: !is_durable || self.pool().status().health != Health::Online,
         }
     }
@@ -58,8 +60,8 @@ impl TwoPools for PoolHome {
         rows(self.pool())
     }
 
-    fn resolve(&self, id: &str, resolution: Resolution, mounts: &dyn Mounts) -> Result<()> {
-        resolve_below(self.pool(), mounts, (id, resolution))
+    fn resolve(&self, of: &JointId, resolution: Resolution, mounts: &dyn Mounts) -> Result<()> {
+        resolve_below(self.pool(), mounts, (of, resolution))
     }
 }
 

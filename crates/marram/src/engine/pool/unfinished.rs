@@ -1,6 +1,6 @@
 //! Transactions over two pools that are not over: what is known of them, and how they end.
 
-use crate::control::protocol::{PoolPlace, Resolution, TwoPoolRow};
+use crate::control::protocol::{JointId, PoolPlace, Resolution, TwoPoolRow};
 use crate::engine::mounts::Mounts;
 use crate::engine::posix::posix;
 use crate::error::{Error, Result};
@@ -8,6 +8,7 @@ use crate::names::hexadecimal;
 use marram_pool::{Ending, Pool, TransactionState, TwoPoolTransaction};
 use marram_posix::{Posix, turn_together};
 use marram_store::Source;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The transactions over two pools that are not over.
@@ -31,9 +32,9 @@ pub(super) fn rows(pool: &Pool) -> Vec<TwoPoolRow> {
 /// Ends or forgets one that is not over.
 ///
 /// # Errors
-/// There is none of this id; it is at another stage; a failed commit.
-pub(super) fn resolve(pool: &Pool, id: &str, resolution: Resolution) -> Result<()> {
-    let number = find(pool, id)?.number;
+/// There is none of this id with this other pool; it is at another stage; a failed commit.
+pub(super) fn resolve(pool: &Pool, of: &JointId, resolution: Resolution) -> Result<()> {
+    let number = find(pool, of)?.number;
     match ending_of(resolution) {
         Some(ending) => pool.conclude_prepared(number, ending)?,
         None => pool.forget_transaction(number)?,
@@ -42,21 +43,25 @@ pub(super) fn resolve(pool: &Pool, id: &str, resolution: Resolution) -> Result<(
 }
 
 /// The same below mounts. Those that have been there since before the doubt have seen the state
-/// before alone: if the other one holds, they go on with that.
+/// before alone: if the other one holds, they go on with that. If it cannot be read, they are at
+/// their end.
 ///
 /// # Errors
-/// As for [`resolve`]; a dataset is being mounted or unmounted at the moment.
+/// As for [`resolve`]; a dataset is being mounted or unmounted at the moment; a failed read when it
+/// has ended.
 pub(super) fn resolve_below(
     pool: &Pool,
     mounts: &dyn Mounts,
-    (id, resolution): (&str, Resolution),
+    (of, resolution): (&JointId, Resolution),
 ) -> Result<()> {
-    let found = find(pool, id)?;
+    let found = find(pool, of)?;
     let Some(ending) = ending_of(resolution).filter(|ending| ending.committed) else {
-        return resolve(pool, id, resolution);
+        return resolve(pool, of, resolution);
     };
+    // A record that is damaged may name one twice, and what holds it would wait for itself.
     let lives = found.datasets.iter().filter_map(|name| name.parse().ok());
-    let lives: Vec<Source> = lives.map(Source::live).collect();
+    let lives: BTreeSet<Source> = lives.map(Source::live).collect();
+    let lives: Vec<Source> = lives.into_iter().collect();
     let held = mounts.hold_all(&lives)?;
     let mut in_use = Vec::new();
     for (live, volume) in lives.iter().zip(&held.in_use) {
@@ -66,22 +71,34 @@ pub(super) fn resolve_below(
     }
     let files: Vec<&Posix> = in_use.iter().map(|(_, files)| &**files).collect();
     let ending = Ending { views_go_on: true, ..ending };
-    let ended = turn_together(&files, || -> Result<()> {
+    let mut has_ended = false;
+    let conclude = || -> Result<()> {
         pool.conclude_prepared(found.number, ending)?;
+        has_ended = true;
         Ok(())
-    });
+    };
+    let concluded = turn_together(&files, conclude, || pool.end_views(&found.dataset_numbers));
     drop(held);
-    if ended.is_ok() {
+    if has_ended {
         in_use.iter().for_each(|(live, files)| mounts.all_changed(live, &**files));
     }
-    ended
+    concluded.map_err(|error| {
+        if !has_ended {
+            return error;
+        }
+        let error = error.during("it has ended, and a dataset cannot be read anew");
+        mounts.log(&format!("transaction {}: {error}", of.id));
+        error.hint("unmount its datasets and mount them again")
+    })
 }
 
-fn find(pool: &Pool, id: &str) -> Result<TwoPoolTransaction> {
-    let wanted = id_of(id)?;
-    let found = pool.two_pool_transactions().into_iter().find(|row| row.id == wanted);
-    found.ok_or_else(|| {
-        Error::not_found(format!("no transaction {id} over two pools is unfinished here"))
+/// Clients choose ids: one of the same id with a third pool is another transaction.
+fn find(pool: &Pool, of: &JointId) -> Result<TwoPoolTransaction> {
+    let (id, other) = (id_of(&of.id)?, id_of(&of.other)?);
+    let mut all = pool.two_pool_transactions().into_iter();
+    all.find(|row| row.id == id && row.other.id == other).ok_or_else(|| {
+        let JointId { id, other } = of;
+        Error::not_found(format!("no transaction {id} with pool {other} is unfinished here"))
     })
 }
 

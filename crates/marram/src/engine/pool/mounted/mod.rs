@@ -39,8 +39,8 @@ pub(super) fn perform(shown: &Shown<'_>, operation: &Operation) -> Result<Answer
         }),
         Operation::Rollback { to } => mounted::rollback(shown, &to.parse()?),
         Operation::RollbackDirectory(order) => mounted::rollback_directory(shown, order),
-        Operation::Resolve { id, resolution } => {
-            unfinished::resolve_below(shown.pool, shown.mounts, (id, *resolution))?;
+        Operation::Resolve { transaction, resolution } => {
+            unfinished::resolve_below(shown.pool, shown.mounts, (transaction, *resolution))?;
             Ok(Answer::Done)
         }
         Operation::Versions(order) => versions(shown.pool, order, shown.user),
