@@ -59,7 +59,8 @@ pub(crate) fn turn_together<E: From<Error>>(
     let _all_wait = Locks::all_of(&locks);
     turn()?;
     // All are tried, whichever fails: the first error counts.
-    let read = volumes.iter().fold(Ok(()), |so_far, volume| so_far.and(read_anew(volume)));
+    let read: Vec<Result<()>> = volumes.iter().map(|volume| read_anew(volume)).collect();
+    let read: Result<()> = read.into_iter().collect();
     if read.is_err() {
         spoil();
     }
