@@ -4,9 +4,11 @@
 
 #![no_main]
 
+mod content;
 mod images;
 
-use images::{Changed, block_of, fill, make, open_and_use};
+use content::fill;
+use images::{Changed, block_of, make, open_and_use};
 use libfuzzer_sys::fuzz_target;
 use marram_device::{Device, MemoryDevice};
 use marram_ext2::{Consistency, Ext2, Ext2Options};

@@ -4,9 +4,11 @@
 
 #![no_main]
 
+mod content;
 mod images;
 
-use images::{BLOCK_BYTES, Changed, USER, block_of, fill, make, name, open_and_use};
+use content::fill;
+use images::{BLOCK_BYTES, Changed, USER, block_of, make, name, open_and_use};
 use libfuzzer_sys::fuzz_target;
 use marram_device::{Device, MemoryDevice};
 use marram_ext2::{Consistency, Ext2, Ext2Options};

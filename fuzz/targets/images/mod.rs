@@ -22,8 +22,8 @@ const NAMES_MAX: usize = 24;
 const STEPS_MAX: usize = 2000;
 
 pub(crate) const USER: Caller = Caller { uid: 7, gid: 8 };
-const FILE: NewNode<'_> = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
-const DIRECTORY: NewNode<'_> = NewNode::Directory { permissions: 0o755 };
+pub(crate) const FILE: NewNode<'_> =
+    NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
 
 /// An image that `mke2fs` makes, with these words to it: the same each time.
 pub(crate) fn make(kind: &str, kib: u32, words: &[&str]) -> Vec<u8> {
@@ -45,22 +45,6 @@ pub(crate) fn make(kind: &str, kib: u32, words: &[&str]) -> Vec<u8> {
 
 pub(crate) fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).expect("it is a name")
-}
-
-/// Puts some of everything into an image.
-pub(crate) fn fill(files: &Ext2) -> marram_vfs::Result<()> {
-    let below = files.create(USER, Ino::ROOT, name("d"), DIRECTORY)?.ino;
-    let file = files.create(USER, below, name("file"), FILE)?.ino;
-    files.write(file, 300_000, &[5; 40_000], WriteOptions::default())?;
-    files.link(file, Ino::ROOT, name("again"))?;
-    files.set_xattr(file, b"user.small", b"value", XattrMode::Any)?;
-    files.set_xattr(file, b"security.large", &[4; 600], XattrMode::Any)?;
-    for (text, target) in [("short", &b"short"[..]), ("long", &[b'l'; 400])] {
-        files.create(USER, below, name(text), NewNode::Symlink { target })?;
-    }
-    (0..20).try_for_each(|which| {
-        files.create(USER, below, name(&format!("{which:0>90}")), FILE).map(drop)
-    })
 }
 
 /// A base image with some blocks changed: an input costs what it touches.
