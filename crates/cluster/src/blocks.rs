@@ -282,13 +282,19 @@ impl Blocks {
         let row = BlockRow::decode(value)?;
         let (place, object) = match (row.upload()?, &self.objects) {
             (Some(upload), Some(objects)) => {
-                let name = ObjectName { block: reference.id, upload };
+                let mut name = ObjectName { block: reference.id, upload };
+                let mut found = objects.read(&name)?;
+                // Another client may have put the block anew since its row was read.
+                let now = if found.is_none() { self.object_of(&reference.id)? } else { None };
+                if let Some(now) = now.filter(|now| *now != name) {
+                    (found, name) = (objects.read(&now)?, now);
+                }
                 let place = objects.locate(&name);
                 let lost = || {
                     self.lost.lock().insert(reference.id);
                     damaged("a data block", place.clone(), LOST)
                 };
-                (place.clone(), Some(objects.read(&name)?.ok_or_else(lost)?))
+                (place.clone(), Some(found.ok_or_else(lost)?))
             }
             _ => (hexadecimal(&reference.id), None),
         };

@@ -59,14 +59,14 @@ pub(crate) struct Inode {
 }
 
 impl Inode {
-    /// One that has been read.
+    /// One that has been read from an image whose checksums begin so, if it has any.
     ///
     /// # Errors
     /// Its checksum is wrong. One that nobody has ever had has none.
-    pub(crate) fn read(geometry: &Geometry, number: u64, bytes: &[u8]) -> Result<Inode> {
+    pub(crate) fn read(checksums: Option<u32>, number: u64, bytes: &[u8]) -> Result<Inode> {
         let mut inode = Inode { bytes: bytes.to_vec(), seed: None };
         let generation = inode.generation();
-        inode.seed = geometry.checksums.map(|it| checksum::inode_seed(it, number, generation));
+        inode.seed = checksums.map(|it| checksum::inode_seed(it, number, generation));
         let is_bad = |seed| inode.mode() != 0 && !checksum::is_good_inode(seed, bytes);
         match inode.seed.is_some_and(is_bad) {
             true => Err(Error::Damaged(format!("the checksum of inode {number} is wrong"))),

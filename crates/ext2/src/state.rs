@@ -203,7 +203,7 @@ impl State {
     pub(crate) fn raw_inode(&mut self, number: u64) -> Result<Inode> {
         let (block, at) = self.place(number)?;
         let bytes = self.cache.read(block).map_err(failed)?;
-        Inode::read(&self.geometry, number, &bytes[at..at + self.geometry.inode_bytes])
+        Inode::read(self.geometry.checksums, number, &bytes[at..at + self.geometry.inode_bytes])
     }
 
     /// An inode that is there.
@@ -647,9 +647,9 @@ impl<'s> Work<'s> {
     /// An inode as this operation leaves it, whatever it is.
     pub(crate) fn raw_inode(&mut self, number: u64) -> Result<Inode> {
         let (block, at) = self.state.place(number)?;
-        let geometry = self.state.geometry.clone();
+        let Geometry { checksums, inode_bytes, .. } = self.state.geometry;
         let bytes = self.read(block)?;
-        Inode::read(&geometry, number, &bytes[at..at + geometry.inode_bytes])
+        Inode::read(checksums, number, &bytes[at..at + inode_bytes])
     }
 
     /// An inode that is there.

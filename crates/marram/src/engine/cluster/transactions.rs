@@ -37,9 +37,11 @@ impl Transactions for ClusterHome {
         };
         let shown = Shown { store, commits: store, mounts, user: None };
         let was_in_doubt = self.store().is_in_doubt();
+        // Clients choose ids: an earlier transaction may have had this one.
+        let had_merged = self.store().has_merged(order.fork);
         match transactions::merge(&shown, &branch, order) {
             // It is in the log; what has failed came after that. The kernel has not heard of it.
-            Err(_) if self.store().has_merged(order.fork) => {
+            Err(_) if !had_merged && self.store().has_merged(order.fork) => {
                 self.forget(mounts);
                 Ok(CommitSummary { committed: true, ..CommitSummary::default() })
             }
