@@ -1,8 +1,9 @@
-//! Runs all tests of a build, two programs at a time, but for those that mount.
+//! Runs all tests of a build, two programs at a time, of which at most one mounts.
 //!
 //! `cargo test` runs one test program after another, and most of them wait most of the time: for
 //! databases, for the one test that takes longest. Tests on real mounts see the whole machine: its
-//! mounts, its loop devices, what its kernel remembers. Their programs run one after another.
+//! mounts, its loop devices, what its kernel remembers. Their programs run one after another,
+//! beside those that do not mount.
 
 use crate::failure::{Context, Failure, Result, fail};
 use crate::process::{command, ended, shown, text};
@@ -61,11 +62,12 @@ pub(crate) fn run(profile: &str, words: &[&str], variables: &[(&str, &str)]) -> 
     let (mounting, others) = (Mutex::new(mounting), Mutex::new(others));
     let done = Mutex::new(Done::default());
     thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| work(&others, &done));
-        }
+        scope.spawn(|| {
+            work(&mounting, &done);
+            work(&others, &done);
+        });
+        scope.spawn(|| work(&others, &done));
     });
-    work(&mounting, &done);
     let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("test: {} programs passed, {} failed", done.passed, done.failed.len());
     if done.failed.is_empty() { Ok(()) } else { fail(done.failed.join("\n")) }

@@ -28,7 +28,7 @@ pub(crate) struct Catalogue {
 
 /// A line, and up to which of its periods a state has it; the last one is that which no other
 /// state has begun on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Link {
     pub(crate) line: u64,
     /// The last period; `None` of the live end.

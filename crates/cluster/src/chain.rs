@@ -10,8 +10,10 @@ use crate::rows::Rows;
 use marram_store::{Key, Result};
 use std::collections::BTreeMap;
 
-/// Keys that one question asks for.
+/// Keys that one question asks for, of a state that lies on several lines.
 const KEYS_ASKED: usize = 64;
+/// The same where one line has all of it, so that each key is one row.
+const ROWS_ASKED: usize = 512;
 
 /// What a line has under a key: none inside where an inherited item was removed.
 type Found = Option<StoredItem>;
@@ -47,7 +49,8 @@ pub(crate) fn get_all(
     keys: &[Key],
 ) -> Result<Vec<Option<StoredItem>>> {
     let mut items = Vec::with_capacity(keys.len());
-    for keys in keys.chunks(KEYS_ASKED) {
+    let is_plain = links.len() == 1 && links.iter().all(|link| link.period.is_none());
+    for keys in keys.chunks(if is_plain { ROWS_ASKED } else { KEYS_ASKED }) {
         let of_links = |key: &Key| links.iter().flat_map(|link| of_key(link, *key)).collect();
         let ranges: Vec<Vec<Range>> = keys.iter().map(of_links).collect();
         let mut answers = rows.read(&ranges.concat())?.into_iter();

@@ -37,6 +37,7 @@ mod draft;
 mod failure;
 mod follow;
 pub mod format;
+mod item_cache;
 mod known;
 mod locks;
 pub mod memory;

@@ -13,6 +13,7 @@ type Rows = BTreeMap<(Table, Bytes), Bytes>;
 #[derive(Clone, Default)]
 pub struct MemoryDatabase {
     inner: Arc<Mutex<Inner>>,
+    is_far: bool,
 }
 
 #[derive(Default)]
@@ -41,7 +42,12 @@ impl MemoryDatabase {
     pub fn copy(&self) -> MemoryDatabase {
         let rows = self.inner.lock().rows.clone();
         let inner = Inner { rows, ..Inner::default() };
-        MemoryDatabase { inner: Arc::new(Mutex::new(inner)) }
+        MemoryDatabase { inner: Arc::new(Mutex::new(inner)), is_far: self.is_far }
+    }
+
+    /// A handle by which calls count as round trips to another host.
+    pub fn far_away(self) -> MemoryDatabase {
+        MemoryDatabase { is_far: true, ..self }
     }
 
     /// Begins a call.
@@ -152,6 +158,10 @@ impl Database for MemoryDatabase {
 
     fn round_trips(&self) -> u64 {
         self.inner.lock().calls
+    }
+
+    fn is_far(&self) -> bool {
+        self.is_far
     }
 
     fn engine(&self) -> &'static str {

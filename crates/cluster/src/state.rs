@@ -8,6 +8,7 @@ mod open;
 mod operations;
 mod prune;
 mod publish;
+mod reading;
 mod rescue;
 mod scheduled;
 mod sharing;
@@ -25,9 +26,9 @@ pub use usage::SpaceHeld;
 
 use crate::blocks::{Blocks, Upload};
 use crate::catalogue::{Catalogue, Link};
-use crate::chain;
 use crate::delta::Replaced;
 use crate::format::{BlocksPlace, Reference, Role, StoredItem};
+use crate::item_cache::ItemCache;
 use crate::known::Known;
 use crate::locks::Locks;
 use crate::pending::Pending;
@@ -76,6 +77,8 @@ pub struct Status {
 pub(crate) struct Shared {
     pub(crate) rows: Rows,
     pub(crate) blocks: Blocks,
+    /// Items that were read or published.
+    pub(crate) items: ItemCache,
     pub(crate) id: [u8; 16],
     /// Another one once this client has come back after it was taken for lost.
     pub(crate) session: Mutex<[u8; 16]>,
@@ -187,7 +190,7 @@ impl Shared {
             }
             state.links(dataset)?
         };
-        Ok(chain::get(&self.rows, &links, key)?.map(|item| item.item()))
+        Ok(self.item(&links, key)?.map(|item| item.item()))
     }
 
     /// What an item refers to; a block that is not stored yet joins `uploads`.
@@ -210,6 +213,8 @@ impl Shared {
     /// Takes no more changes: what is in the database is not known, or is another's.
     pub(crate) fn stop(&self, reason: &str) -> Error {
         let mut state = self.state.write();
+        // From now on the rows change without this client.
+        self.items.clear(true);
         let reason = state.stopped.get_or_insert_with(|| reason.to_owned()).clone();
         Error::ReadOnly(reason)
     }

@@ -1,7 +1,7 @@
 //! A dataset or snapshot that is open.
 
 use crate::catalogue::Link;
-use crate::chain::{self, Asked};
+use crate::chain::Asked;
 use crate::draft::DEFAULTS;
 use crate::format::{LockPlace, Reference};
 use crate::pending::Items;
@@ -83,6 +83,7 @@ impl ClusterView {
             &|key| state.waiting(self.number, key).cloned(),
             &links,
         )?;
+        batch.begun.iter().for_each(|object| self.shared.items.begin(&links, *object));
         for edit in std::mem::take(&mut batch.edits) {
             let counter = counters.get(&edit.key()).copied();
             state.pending.make(self.number, edit, counter)?;
@@ -94,7 +95,7 @@ impl ClusterView {
     /// The items of a page in key order, and where the next one begins.
     fn page(&self, asked: Asked) -> Result<(BTreeMap<Key, Item>, Option<Key>)> {
         let (waiting, links) = self.part(asked)?;
-        let page = chain::page(&self.shared.rows, &links, asked)?;
+        let page = self.shared.page(&links, asked)?;
         let mut complete_to = page.complete_to;
         if waiting.len() >= asked.limit
             && let Some(end) = end_of(&waiting, asked.descending)
@@ -130,7 +131,7 @@ pub(crate) fn counters(
             Edit::Patch { key, .. } if !is_patchable(*key) => return Err(Error::NotFresh),
             Edit::Add { key, by, at_most } => {
                 let stored = || -> Result<Option<Item>> {
-                    Ok(chain::get(&shared.rows, links, *key)?.map(|item| item.item()))
+                    Ok(shared.item(links, *key)?.map(|item| item.item()))
                 };
                 let item = waiting(*key).map_or_else(stored, Ok)?;
                 let counter = item.map_or(Ok(Counter::default()), |item| {
@@ -162,7 +163,7 @@ fn predecessor(key: Key) -> Option<Key> {
 impl View for ClusterView {
     fn get(&self, key: Key) -> Result<Option<Item>> {
         match &self.snapshot {
-            Some(links) => Ok(chain::get(&self.shared.rows, links, key)?.map(|item| item.item())),
+            Some(links) => Ok(self.shared.item(links, key)?.map(|item| item.item())),
             None => self.shared.get(self.number, key),
         }
     }

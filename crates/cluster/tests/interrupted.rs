@@ -155,6 +155,10 @@ impl Database for Interrupted {
         self.inner.bytes()
     }
 
+    fn is_far(&self) -> bool {
+        self.inner.is_far()
+    }
+
     fn engine(&self) -> &'static str {
         "interrupted"
     }

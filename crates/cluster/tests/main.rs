@@ -14,6 +14,7 @@ mod engines;
 mod histories;
 mod hostile;
 mod interrupted;
+mod item_cache;
 mod locks;
 mod mongo;
 mod mongo_server;

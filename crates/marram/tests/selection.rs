@@ -57,6 +57,10 @@ fn a_diff_tells_the_part_that_is_meant() {
     let text = bench.run("diff mnt/.marram/forks/work --gitignore -- src").good().out;
     assert!(text.ends_with("1 file modified, 1 created\n"), "{text}");
     bench.run("diff mnt/.marram/forks/work --exclude {a").refused(2, &["no pattern", "*.o"]);
+    let all = bench.run("diff mnt/.marram/forks/work").good().out;
+    assert_eq!(bench.run("diff mnt/tree --fork work").good().out, all, "by its name");
+    bench.run("diff mnt --fork other").refused(10, &["shows no fork other", "marram forks"]);
+    bench.run("diff mnt mnt --fork work").refused(2, &["--fork"]);
     end(&bench);
 }
 

@@ -128,6 +128,9 @@ pub struct Batch<'a> {
     /// [`crate::Error::Overtaken`]; so is, while others have the store open, a batch that names
     /// none. A view without that capability does not ask.
     pub seen: Option<Moment>,
+    /// Objects that begin with the batch: nothing has ever been under a key of theirs, in the
+    /// dataset or in what it began as. A view may take that for known, and look no more.
+    pub begun: Vec<u64>,
 }
 
 impl<'a> Batch<'a> {

@@ -73,8 +73,11 @@ impl Cluster {
                 Err(Error::Overtaken) => Ok(Heard::Same),
                 Err(error) => Err(error),
             },
-            (true, false) => shared.unpublish_locks().map(|()| Heard::Same),
-            (false, true) => Ok(Heard::Same),
+            // Others came and went before the rows of locks could go.
+            (true, false) if shared.locks.lock().is_published => {
+                shared.unpublish_locks().map(|()| Heard::Same)
+            }
+            (true, false) | (false, true) => Ok(Heard::Same),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::delta::Replaced;
 use crate::draft::Draft;
 use crate::follow;
 use crate::format::{ClientRecord, Entry, Header, Presence, Seal, keys};
+use crate::item_cache::ItemCache;
 use crate::known::Known;
 use crate::objects::{self, Objects};
 use crate::pending::Pending;
@@ -20,6 +21,9 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+/// One part in so many of the memory is for items.
+const ITEMS_PART: u64 = 4;
 
 /// A store to make. All three numbers are random.
 pub struct NewStore {
@@ -72,7 +76,7 @@ pub struct OpenOptions {
     pub judge: Judge,
     /// Nothing is published. Only for a store that no client has open.
     pub read_only: bool,
-    /// Memory for contents of blocks, in bytes.
+    /// Memory for contents of blocks and for items, in bytes.
     pub cache_bytes: u64,
     /// Gives the seconds since 1970.
     pub clock: Clock,
@@ -170,9 +174,11 @@ impl Cluster {
             true => still(&rows, &options.judge)?,
             false => whole(&rows)?,
         };
+        let items_bytes = options.cache_bytes / ITEMS_PART;
         let shared = Shared {
             space: objects.as_ref().map(space_of).or(options.space),
-            blocks: Blocks::new(rows.clone(), objects, options.cache_bytes),
+            blocks: Blocks::new(rows.clone(), objects, options.cache_bytes - items_bytes),
+            items: ItemCache::new(usize::try_from(items_bytes).unwrap_or(0), !options.read_only),
             rows,
             id: header.id,
             session: Mutex::new(options.session),

@@ -132,6 +132,8 @@ impl Shared {
             if state.moment(dataset) != seen {
                 return Err(Error::Overtaken);
             }
+            let links = state.links(dataset)?;
+            batch.begun.iter().for_each(|object| self.items.begin(&links, *object));
             self.staged(dataset, std::mem::take(&mut batch.edits), &state)?
         };
         self.share_staged(&mut publisher, &mut staged);
@@ -276,6 +278,7 @@ impl Shared {
         write_following(&self.rows, number, changes).map_err(|error| {
             self.stop(&format!("{error}; what was synced is in the log: mount it again"))
         })?;
+        self.items.take(&entry.sections, true);
         self.end.store(number, Ordering::Release);
         Ok(catalogue)
     }

@@ -83,6 +83,7 @@ impl Cluster {
         }
         (publisher.number, publisher.hash) = (from.number, from.hash);
         own.end.store(from.number, Ordering::Release);
+        own.items.clear(false);
         std::mem::swap(&mut state.catalogue, &mut new.catalogue);
         std::mem::swap(&mut state.company, &mut new.company);
         *own.session.lock() = other.session();

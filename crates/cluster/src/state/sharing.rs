@@ -163,10 +163,6 @@ impl Shared {
         }
     }
 
-    fn is_far(&self) -> bool {
-        self.rows.database().is_far()
-    }
-
     fn recuts(
         &self,
         publisher: &mut Publisher,

@@ -175,6 +175,7 @@ impl Shared {
             return Err(self.is_expelled());
         }
         let_follow(&self.rows, number, &entry)?;
+        self.items.take(&entry.sections, false);
         let mut state = self.state.write();
         let mut catalogue = (*state.catalogue).clone();
         catalogue.take(&entry)?;
@@ -200,6 +201,7 @@ impl Shared {
         if !whole.company.clients.contains_key(&self.session()) {
             return Err(self.is_expelled());
         }
+        self.items.clear(false);
         let mut state = self.state.write();
         state.catalogue = Arc::new(whole.catalogue);
         state.company = whole.company;

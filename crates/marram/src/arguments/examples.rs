@@ -87,7 +87,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "diff",
         &[
             ("marram diff ~/work/src@before", "since a snapshot"),
-            ("marram diff ~/work/.marram/forks/try --stat", "what a fork has changed"),
+            ("marram diff ~/work --fork try --stat", "what a fork has changed"),
             ("marram diff ~/work/src@monday ~/work/src@friday --patch", "as `git apply` reads it"),
         ],
     ),

@@ -88,6 +88,9 @@ pub(crate) struct DiffArguments {
     /// the first and the fork the second
     #[arg(value_name = "PATH[@NAME]")]
     pub(crate) after: Option<PathBuf>,
+    /// What this fork has changed, wherever below its mount PATH is
+    #[arg(long, value_name = "NAME", conflicts_with = "after")]
+    pub(crate) fork: Option<String>,
     /// Tell how many bytes of each file differ
     #[arg(long, conflicts_with = "patch")]
     pub(crate) stat: bool,

@@ -3,7 +3,8 @@
 use crate::arguments::DiffArguments;
 use crate::commands::answers::{unexpected, write_back};
 use crate::commands::differences::{Detail, Directories, Totals, patches, summary};
-use crate::commands::{selection, versions};
+use crate::commands::{fork, selection, versions};
+use crate::control::daemons::Daemon;
 use crate::control::protocol::{Answer, CompareOrder, DifferenceRow, Operation, SelectionOrder};
 use crate::engine::OpenMode;
 use crate::engine::home::lacks;
@@ -55,17 +56,7 @@ struct Side {
 }
 
 pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<u8> {
-    let first = side(&arguments.before)?;
-    let (before, after) = match &arguments.after {
-        Some(path) => {
-            let second = side(path)?;
-            if second.target.pool != first.target.pool {
-                return Err(Error::usage("the two are in different pools"));
-            }
-            (first, second)
-        }
-        None => alone(first, &arguments.before)?,
-    };
+    let (before, after) = sides(arguments)?;
     let root = common_root(&before, &after)?;
     let mut selection = selection::order(&arguments.selection, &roots(arguments))?;
     let below = before.names.iter().flat_map(|name| [b"/", name.as_slice()].concat());
@@ -86,6 +77,36 @@ pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<u8> {
     }
     print(&rows, (&before.source, &after.source), arguments, output);
     Ok(if output.quiet && !rows.is_empty() { DIFFER } else { 0 })
+}
+
+/// The two states that are compared.
+fn sides(arguments: &DiffArguments) -> Result<(Side, Side)> {
+    let path = &arguments.before;
+    if let Some(name) = &arguments.fork {
+        let fork = shown_fork(path, name)?;
+        return alone(side(&fork)?, &fork);
+    }
+    let first = side(path)?;
+    let Some(path) = &arguments.after else { return alone(first, path) };
+    let second = side(path)?;
+    if second.target.pool != first.target.pool {
+        return Err(Error::usage("the two are in different pools"));
+    }
+    Ok((first, second))
+}
+
+/// Where the mount that `path` is in shows this fork.
+fn shown_fork(path: &Path, name: &str) -> Result<PathBuf> {
+    let target = Target::find(path)?;
+    let Some(mount) = &target.directory else {
+        return Err(Error::usage(format!("{} is not mounted", path.display()))
+            .hint("forks are compared where they can be seen: mount it, and name that directory"));
+    };
+    let is_roots = target.daemon.as_ref().is_some_and(Daemon::is_roots);
+    fork::shown_at(mount, is_roots, name).ok_or_else(|| {
+        Error::not_found(format!("{} shows no fork {name}", mount.display()))
+            .hint("`marram forks` lists those that there are")
+    })
 }
 
 /// Prints what differs, in the form that is asked for.

@@ -313,6 +313,9 @@ fn daemon_lines(report: &StatusReport, exact: bool) -> Vec<String> {
 }
 
 fn devices(report: &StatusReport, exact: bool, colour: bool) -> String {
+    if report.devices.is_empty() {
+        return String::new();
+    }
     let mut table = Table::new(&[
         ("DEVICE", Align::Left),
         ("SIZE", Align::Right),

@@ -190,6 +190,9 @@ impl<'p, 'd> Change<'p, 'd> {
     /// As [`Change::commit`], for a batch with patches: its error says when a block was not fresh.
     pub(crate) fn commit_patches(mut self) -> std::result::Result<(), StoreError> {
         for record in &self.records {
+            if record.before.is_none() && record.fate == Fate::Changed {
+                self.batch.begun.push(record.ino);
+            }
             let key = inode_key(record.ino);
             match record.fate {
                 Fate::Unchanged => (),

@@ -244,7 +244,10 @@ impl MountTable {
                 place.display(),
                 own_pid()
             ))
-            .hint("unmount it first, or mount a snapshot or clone of it beside it"));
+            .hint(
+                "unmount it first, show it in another place too with `mount --bind`, or mount a \
+                 snapshot or clone of it",
+            ));
         }
         if source.snapshot.is_none() && state.making.contains(source) {
             return Err(Error::in_use(format!(
