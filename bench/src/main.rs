@@ -4,9 +4,11 @@
 //! that grows slower is slow for all. Each repetition has a fresh image. The report gives medians
 //! with their spread, the durability level of each subject, ratios, and losses as losses.
 
+mod cluster_local;
 mod contender;
 mod curves;
 mod growth;
+mod hosts;
 mod interruption;
 mod kabi;
 mod layout;
@@ -15,8 +17,10 @@ mod patches;
 mod plot;
 mod pmem;
 mod race;
+mod rates;
 mod requests;
 mod scale;
+mod sheet;
 mod snapshots;
 mod stages;
 mod sync;
@@ -57,7 +61,8 @@ struct Arguments {
     /// What to compare; all if none is named.
     #[arg(long, value_enum, value_delimiter = ',')]
     subjects: Vec<Kind>,
-    /// Repetitions: 5 of the race and 3 of the others, or 1 when quick; rounds of kabi.
+    /// Repetitions: 5 of the race and cluster-local, 1 of hosts and 3 of the others, or 1 when
+    /// quick; rounds of kabi.
     #[arg(long)]
     repetitions: Option<usize>,
     /// More words for `marram create`, as in `-O compression=zstd:1`.
@@ -126,6 +131,10 @@ enum Workloads {
     TransactionsInLibrary,
     /// What a snapshot takes after inserts: tables 5.2 to 5.4 of the thesis Kabi.
     Kabi,
+    /// A home between hosts behind delay links, beside sshfs and JuiceFS.
+    Hosts,
+    /// PostMark on a home of this machine: the local rows of table 5.1 of the thesis Kabi.
+    ClusterLocal,
 }
 
 impl Workloads {
@@ -157,6 +166,8 @@ impl Workloads {
             | Workloads::TransactionsInLibrary
             | Workloads::Patches
             | Workloads::Kabi
+            | Workloads::Hosts
+            | Workloads::ClusterLocal
             | Workloads::Pmem => &[],
         }
     }
@@ -210,6 +221,8 @@ fn run_all(arguments: &Arguments) -> Result<()> {
             Workloads::Pmem => pmem::run_all(arguments)?,
             Workloads::Patches => patches::run_all(arguments)?,
             Workloads::Kabi => kabi::run_all(arguments)?,
+            Workloads::Hosts => hosts::run_all(arguments)?,
+            Workloads::ClusterLocal => cluster_local::run_all(arguments)?,
             _ => {}
         }
     }

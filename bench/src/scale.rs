@@ -9,7 +9,7 @@
 mod asking;
 mod large_file;
 mod table;
-mod tree;
+pub(super) mod tree;
 
 use super::contender::Way;
 use super::{Arguments, curves, interruption, machine, work_folder, write_files};

@@ -13,6 +13,9 @@ const TOP: &str = "linux-source-6.1";
 /// The folders of the short form: about 10,000 files of the 80,000.
 const SHORT_FOLDERS: [&str; 5] = ["fs", "include", "kernel", "lib", "scripts"];
 
+/// More folders, with which it is about 15,000 files.
+const MORE_FOLDERS: [&str; 7] = ["block", "crypto", "mm", "net", "samples", "security", "sound"];
+
 /// The tree and its archive.
 pub struct LinuxTree {
     /// The tree on the host, with mtimes and modes as in the archive.
@@ -26,14 +29,24 @@ pub struct LinuxTree {
 /// The Linux tree, whole or in part; made on the first call.
 pub fn linux_tree(is_short: bool) -> Result<LinuxTree> {
     let name = if is_short { "linux-part" } else { "linux-whole" };
+    kept(name, if is_short { &SHORT_FOLDERS } else { &[] })
+}
+
+/// A part of it with about 15,000 files; made on the first call.
+pub fn linux_tree_of_15_000_files() -> Result<LinuxTree> {
+    kept("linux-15000", &[&SHORT_FOLDERS[..], &MORE_FOLDERS].concat())
+}
+
+/// These folders of the tree, or all if none is named.
+fn kept(name: &str, folders: &[&str]) -> Result<LinuxTree> {
     let folder = project::target().join("inputs").join(name);
     if !folder.is_dir() {
-        make(&folder, is_short)?;
+        make(&folder, folders)?;
     }
     Ok(LinuxTree { reference: folder.join(TOP), archive: folder.join("archive.tar"), top: TOP })
 }
 
-fn make(folder: &Path, is_short: bool) -> Result<()> {
+fn make(folder: &Path, folders: &[&str]) -> Result<()> {
     if !Path::new(SOURCE).is_file() {
         return fail(format!("no {SOURCE}: apt-get install linux-source-6.1"));
     }
@@ -43,9 +56,7 @@ fn make(folder: &Path, is_short: bool) -> Result<()> {
     println!("unpacking {SOURCE} (once)");
     let mut unpack = command(&["tar", "-xJf", SOURCE, "-C"]);
     unpack.arg(fresh.path());
-    if is_short {
-        unpack.args(SHORT_FOLDERS.map(|folder| format!("{TOP}/{folder}")));
-    }
+    unpack.args(folders.iter().map(|folder| format!("{TOP}/{folder}")));
     run(&mut unpack)?;
     let mut pack = command(&["tar", "--sort=name", "--format=posix", "--numeric-owner", "-cf"]);
     pack.arg(fresh.path().join("archive.tar")).arg("-C").arg(fresh.path()).arg(TOP);

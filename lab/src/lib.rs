@@ -6,6 +6,7 @@
 //! an owner, and goes with it.
 
 pub mod failure;
+pub mod hosts;
 pub mod inputs;
 pub mod postgres;
 pub mod process;

@@ -4,6 +4,7 @@
 //! dropping it ends it. Page checksums are on.
 
 use crate::failure::{Context, Result, fail};
+use crate::hosts::Namespace;
 use crate::process::{OwnedChild, check_status, command, run, text};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -52,6 +53,20 @@ impl Database {
         Ok(said)
     }
 
+    /// Where the cluster is.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// A file with this content that the server alone may read.
+    pub fn secret(&self, name: &str, content: &str) -> Result<PathBuf> {
+        let file = self.data.join(name);
+        std::fs::write(&file, content)?;
+        run(command(&["chmod", "600"]).arg(&file))?;
+        run(command(&["chown", USER]).arg(&file))?;
+        Ok(file)
+    }
+
     /// A program of PostgreSQL, as its user. `setpriv` becomes it, so a signal reaches it.
     pub fn command(&self, program: &str) -> Command {
         let mut command = command(&["setpriv", "--reuid", USER, "--regid", USER]);
@@ -62,13 +77,30 @@ impl Database {
 
     /// Starts the server, and waits until it answers.
     pub fn start(&self) -> Result<OwnedChild> {
+        self.start_as(&["listen_addresses="], |server| server)
+    }
+
+    /// The same with its ports in a network, and with these settings.
+    pub fn start_within(&self, network: &Namespace, settings: &[&str]) -> Result<OwnedChild> {
+        self.start_as(settings, |server| network.around(&server))
+    }
+
+    fn start_as(
+        &self,
+        settings: &[&str],
+        place: impl FnOnce(Command) -> Command,
+    ) -> Result<OwnedChild> {
         let log = std::fs::File::options()
             .create(true)
             .append(true)
             .open(self.host.join("server.log"))?;
         let mut server = self.command("postgres");
-        server.arg("-D").arg(&self.data).args(["-c", "listen_addresses="]);
+        server.arg("-D").arg(&self.data);
+        for setting in settings {
+            server.args(["-c", setting]);
+        }
         server.arg("-c").arg(format!("unix_socket_directories={}", self.host.display()));
+        let mut server = place(server);
         server.stdout(log.try_clone()?).stderr(log);
         let mut server = OwnedChild::start(&mut server)?;
         let start = Instant::now();

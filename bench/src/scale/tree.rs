@@ -25,7 +25,7 @@ fn file(top: &Path, number: u64) -> PathBuf {
 }
 
 /// Makes a tree of `files` files.
-pub(super) fn make(top: &Path, files: u64) -> Result<()> {
+pub(crate) fn make(top: &Path, files: u64) -> Result<()> {
     for number in 0..files {
         if number % FILES_EACH == 0 {
             interruption::check()?;
@@ -40,7 +40,7 @@ pub(super) fn make(top: &Path, files: u64) -> Result<()> {
 }
 
 /// Gives `changed` of the `files` files, spread evenly, other content.
-pub(super) fn change(top: &Path, files: u64, changed: u64) -> Result<()> {
+pub(crate) fn change(top: &Path, files: u64, changed: u64) -> Result<()> {
     for index in 0..changed {
         let number = index * files / changed;
         std::fs::write(file(top, number), format!("file {number} is changed\n{changed}\n"))?;

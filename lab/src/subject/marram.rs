@@ -43,6 +43,13 @@ impl Marram {
         Self::create(folder, making, pool, None)
     }
 
+    /// Creates the home that `url` names and mounts it, with what else it takes in `folder`.
+    pub fn make_home(folder: &Path, url: &str, mount_words: Vec<String>) -> Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        run(Command::new(project::release_binary()?).args(["create", url]))?;
+        Self::served(folder, mount_words, PathBuf::from(url), None)
+    }
+
     /// The same on a loop device.
     pub fn make_on_loop_device(folder: &Path, making: &Making) -> Result<Self> {
         std::fs::create_dir_all(folder)?;

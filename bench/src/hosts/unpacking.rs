@@ -1,0 +1,129 @@
+//! A source tree is unpacked: with nobody else there, and beside another host.
+
+use super::super::interruption;
+use super::super::sheet::{Line, Sheet, Subject};
+use super::Setting;
+use super::contender::Contender;
+use marram_lab::failure::{Result, fail};
+use marram_lab::inputs::{LinuxTree, linux_tree, linux_tree_of_15_000_files};
+use marram_lab::process::{command, run, text};
+use marram_lab::subject::{Making, Marram, Subject as _};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+const POOL: Subject = Subject { name: "pool", is_ours: true, durable: "all, by `syncfs`" };
+const SQLITE: Subject = Subject { name: "sqlite", is_ours: true, durable: "all, by `syncfs`" };
+const ALONE: Subject =
+    Subject { name: "postgres, 1 ms", is_ours: true, durable: "all, by `syncfs`" };
+
+/// A pool's image.
+const POOL_BYTES: u64 = 4 << 30;
+/// How much longer than on a pool it may take.
+const BESIDE_POOL: f64 = 1.5;
+/// How many times faster than JuiceFS it should be.
+const BESIDE_JUICEFS: f64 = 3.0;
+
+fn tar(tree: &LinuxTree, place: &Path) -> Command {
+    let mut tar = command(&["tar", "-xPf"]);
+    tar.arg(&tree.archive).arg("-C").arg(place);
+    tar
+}
+
+fn sync(place: &Path) -> Command {
+    let mut sync = command(&["sync", "-f"]);
+    sync.arg(place);
+    sync
+}
+
+/// Unpacks and syncs as the process that `place` makes of a command; seconds.
+fn timed(tree: &LinuxTree, root: &Path, place: impl Fn(&Command) -> Command) -> Result<f64> {
+    std::io::copy(&mut std::fs::File::open(&tree.archive)?, &mut std::io::sink())?;
+    // What the run before has left is written back now.
+    run(&mut command(&["sync"]))?;
+    let began = Instant::now();
+    run(&mut place(&tar(tree, root)))?;
+    run(&mut place(&sync(root)))?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+fn plain(inner: &Command) -> Command {
+    let mut same = Command::new(inner.get_program());
+    same.args(inner.get_args());
+    same
+}
+
+/// A home that nobody shares beside our pool.
+pub(super) fn alone(setting: &Setting<'_>, sheet: &mut Sheet) -> Result<()> {
+    let tree = match setting.sizes.is_short_tree {
+        true => linux_tree(true)?,
+        false => linux_tree_of_15_000_files()?,
+    };
+    let files =
+        text(command(&["find", "-type", "f"]).current_dir(&tree.reference))?.lines().count();
+    let title = format!("unpack {files} files of Linux, nobody else there, and sync");
+    let line = Line::cost("unpack, alone", title, "s");
+    let mut pool = Marram::make(&setting.folder.join("pool"), &Making::sized(POOL_BYTES))?;
+    let seconds = timed(&tree, pool.root(), plain)?;
+    sheet.add(&line, POOL, seconds);
+    pool.unmount()?;
+    interruption::check()?;
+    let folder = setting.folder.join("sqlite");
+    let url = format!("sqlite:{}", folder.join("home.db").display());
+    let mut home = Marram::make_home(&folder, &url, Vec::new())?;
+    sheet.add(&line, SQLITE, timed(&tree, home.root(), plain)?);
+    home.unmount()?;
+    interruption::check()?;
+    let [host] = setting.hosts(1) else { return fail("there is no host") };
+    let store = setting.store(Contender::Marram, "unpack_alone")?;
+    let mounted = store.mount_with(host, "close=auto")?;
+    let seconds = timed(&tree, mounted.place(), |inner| host.around(inner))?;
+    sheet.add(&line, ALONE, seconds);
+    mounted.unmount()?;
+    let own = sheet.median(&line.key, POOL.name);
+    for subject in [SQLITE, ALONE] {
+        let ratio = sheet.median(&line.key, subject.name).zip(own).map(|(home, pool)| home / pool);
+        sheet.at_most(
+            format!("unpack alone, {}: to a pool", subject.name),
+            ratio,
+            BESIDE_POOL,
+            "times",
+        );
+    }
+    Ok(())
+}
+
+/// A small part of it, while another host has the same mounted.
+pub(super) fn shared(setting: &Setting<'_>, sheet: &mut Sheet) -> Result<()> {
+    let whole = linux_tree(true)?;
+    let archive = setting.folder.join("shared.tar");
+    let mut pack = command(&["tar", "-cf"]);
+    pack.arg(&archive).arg("-C").arg(&whole.reference).args(setting.sizes.shared_folders);
+    run(&mut pack)?;
+    let files = text(command(&["tar", "-tf"]).arg(&archive))?;
+    let files = files.lines().filter(|line| !line.ends_with('/')).count();
+    let title = format!("unpack {files} files at 1 ms while another host has it mounted");
+    let line = Line::rate("unpack, shared", format!("{title}: files a second"));
+    let [first, second] = setting.hosts(2) else { return fail("there are no two hosts") };
+    for contender in &setting.contenders {
+        interruption::check()?;
+        let store = setting.store(*contender, "unpack_shared")?;
+        let (here, there) = (store.mount(first)?, store.mount(second)?);
+        let place = here.place().join("unpack_shared");
+        std::fs::create_dir(first.seen(&place))?;
+        std::fs::read_dir(there.seen())?.for_each(drop);
+        let mut unpack = command(&["tar", "-xf"]);
+        let began = Instant::now();
+        run(&mut first.around(unpack.arg(&archive).arg("-C").arg(&place)))?;
+        sheet.add(&line, contender.subject(), files as f64 / began.elapsed().as_secs_f64());
+        there.unmount()?;
+        here.unmount()?;
+    }
+    let ours = sheet.median(&line.key, Contender::Marram.subject().name);
+    for contender in setting.contenders.iter().filter(|contender| contender.is_juicefs()) {
+        let peer = contender.subject().name;
+        let ratio = ours.zip(sheet.median(&line.key, peer)).map(|(ours, peer)| ours / peer);
+        sheet.at_least(format!("unpack shared: to {peer}"), ratio, BESIDE_JUICEFS, "times");
+    }
+    Ok(())
+}
