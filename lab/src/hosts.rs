@@ -251,10 +251,11 @@ impl Hosts {
     /// Nothing comes back over a link that is cut.
     pub fn round_trip(&self) -> Result<Duration> {
         const ROUNDS: usize = 101;
-        let bind = || UdpSocket::bind(("0.0.0.0", 0)).context(|| "a socket of datagrams");
-        let there = self.server.within(bind)?;
+        let bind = |address| UdpSocket::bind((address, 0)).context(|| "a socket of datagrams");
+        // An answer comes from the address that was asked, so it is bound to that.
+        let there = self.server.within(|| bind(SERVER_ADDRESS))?;
         let [host, ..] = &self.hosts[..] else { return fail("there are no clients") };
-        let here = host.network.within(bind)?;
+        let here = host.network.within(|| bind("0.0.0.0"))?;
         there.set_read_timeout(Some(ANSWER_LIMIT))?;
         here.set_read_timeout(Some(ANSWER_LIMIT))?;
         here.connect((SERVER_ADDRESS, there.local_addr()?.port()))?;
