@@ -72,14 +72,14 @@ impl Sizes {
             repetitions,
             mail: Configuration::DEFAULT,
             far: &[200, 5_000, 20_000],
-            far_mail: few(50),
+            far_mail: few(15),
             shared_folders: &["lib/zstd", "scripts/kconfig", "kernel/locking"],
             is_short_tree: false,
-            trees: [1_000, 15_000],
-            compared: 100_000,
+            trees: [1_000, 10_000],
+            compared: 20_000,
             rounds: 9,
-            sights: 200,
-            crowd: Duration::from_secs(4),
+            sights: 100,
+            crowd: Duration::from_secs(3),
         }
     }
 }

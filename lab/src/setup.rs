@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub const RUN_PACKAGES: [&str; 5] = ["build-essential", "pkg-config", "fuse3", "tar", "xz-utils"];
 
 /// What the tests and the scripts on real mounts take beside that.
-pub const TEST_PACKAGES: [&str; 17] = [
+pub const TEST_PACKAGES: [&str; 18] = [
     "acl",
     "attr",
     "bubblewrap",
@@ -17,6 +17,7 @@ pub const TEST_PACKAGES: [&str; 17] = [
     "fdisk",
     "fio",
     "git",
+    "iproute2",
     "linux-source-6.1",
     "mount",
     "nfs4-acl-tools",

@@ -53,10 +53,24 @@ fn plain(inner: &Command) -> Command {
     same
 }
 
+/// The folders of a tree as an archive of their own.
+fn packed(tree: &LinuxTree, folders: &[&str], archive: &Path) -> Result<()> {
+    let mut pack = command(&["tar", "-cf"]);
+    run(pack.arg(archive).arg("-C").arg(&tree.reference).args(folders))
+}
+
+/// A tree of some hundred files.
+fn part(setting: &Setting<'_>) -> Result<LinuxTree> {
+    let (whole, top) = (linux_tree(true)?, "kernel");
+    let archive = setting.folder.join("part.tar");
+    packed(&whole, &[top], &archive)?;
+    Ok(LinuxTree { reference: whole.reference.join(top), archive, top })
+}
+
 /// A home that nobody shares beside our pool.
 pub(super) fn alone(setting: &Setting<'_>, sheet: &mut Sheet) -> Result<()> {
     let tree = match setting.sizes.is_short_tree {
-        true => linux_tree(true)?,
+        true => part(setting)?,
         false => linux_tree_of_15_000_files()?,
     };
     let files =
@@ -97,9 +111,7 @@ pub(super) fn alone(setting: &Setting<'_>, sheet: &mut Sheet) -> Result<()> {
 pub(super) fn shared(setting: &Setting<'_>, sheet: &mut Sheet) -> Result<()> {
     let whole = linux_tree(true)?;
     let archive = setting.folder.join("shared.tar");
-    let mut pack = command(&["tar", "-cf"]);
-    pack.arg(&archive).arg("-C").arg(&whole.reference).args(setting.sizes.shared_folders);
-    run(&mut pack)?;
+    packed(&whole, setting.sizes.shared_folders, &archive)?;
     let files = text(command(&["tar", "-tf"]).arg(&archive))?;
     let files = files.lines().filter(|line| !line.ends_with('/')).count();
     let title = format!("unpack {files} files at 1 ms while another host has it mounted");

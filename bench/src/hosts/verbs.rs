@@ -28,7 +28,7 @@ fn subject(files: u64) -> Subject {
     let name = match files {
         100 => "100 files",
         1_000 => "1,000 files",
-        15_000 => "15,000 files",
+        10_000 => "10,000 files",
         _ => "a tree",
     };
     Subject { name, is_ours: true, durable: "it, and all before it" }
