@@ -104,7 +104,8 @@ impl Load {
             }
             15 => {
                 let mode = Mode::from_raw_mode(0o640);
-                let kind = if seed.draw() % 2 == 0 { FileType::Fifo } else { FileType::Socket };
+                let kind =
+                    if seed.draw().is_multiple_of(2) { FileType::Fifo } else { FileType::Socket };
                 Ok(rustix::fs::mknodat(CWD, path, kind, mode, 0)?)
             }
             16 => set_attributes(path, seed),
@@ -178,7 +179,7 @@ fn tag(path: &Path, seed: &mut Seed) -> std::io::Result<()> {
         return Err(Errno::INVAL.into());
     }
     let name = format!("user.t{}", seed.between(0, 3));
-    if seed.draw() % 4 == 0 {
+    if seed.draw().is_multiple_of(4) {
         return Ok(rustix::fs::lremovexattr(path, name.as_str())?);
     }
     let value = drawn(seed, 0, TAG_BYTES_MAX);
