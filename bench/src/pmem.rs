@@ -8,7 +8,7 @@
 use super::plot::{Bar, Panel};
 use super::{Arguments, machine, plot, write_files};
 use marram_lab::failure::{Context, Result, fail};
-use marram_lab::process::text;
+use marram_lab::process::{require, text};
 use marram_lab::project;
 use std::fmt::Write;
 
@@ -21,6 +21,7 @@ const OVERWRITE: (&str, f64) = ("8 B overwrite", 0.5);
 
 /// Builds and runs it, and writes the report.
 pub(super) fn run_all(arguments: &Arguments) -> Result<()> {
+    require(&[("cc", "gcc"), ("ld.bfd", "binutils"), ("strace", "strace")])?;
     let words = ["run", "--release", "--quiet", "--package", "marram-pmem", "--example", "figures"];
     let mut program = project::cargo(&words);
     if arguments.quick {

@@ -294,7 +294,7 @@ pub fn make(kind: Kind, folder: &Path, making: &Making) -> Result<Box<dyn Subjec
         | Kind::ImageJournal
         | Kind::ImageJournalFull
         | Kind::ImageJournalWriteback
-        | Kind::ImageAsync => Box::new(Marram::make_image_on_loop_device(kind, folder, making)?),
+        | Kind::ImageAsync => Box::new(Marram::make_image(kind, folder, making)?),
         Kind::Fuse2fs => Box::new(image::Fuse2fs::make(folder, making)?),
         Kind::Ext4
         | Kind::Ext2

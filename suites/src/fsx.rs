@@ -18,6 +18,12 @@ const WEIGHTS: &str = "[weights]\nclose_open = 1\ninvalidate = 1\ntruncate = 2\n
     read = 10\nwrite = 10\nmapread = 10\nmapwrite = 10\nfsync = 0.1\n\
     fdatasync = 0.1\npunch_hole = 2\nposix_fallocate = 1\ncopy_file_range = 2\nsendfile = 2\n";
 
+/// What an image serves of these: it makes no holes. The kernel holds stores to mapped pages back
+/// while other programs make many pages dirty, so there are few.
+const IMAGE_WEIGHTS: &str = "[weights]\nclose_open = 1\ninvalidate = 1\ntruncate = 2\n\
+    read = 10\nwrite = 10\nmapread = 10\nmapwrite = 0.5\nfsync = 1\n\
+    fdatasync = 1\npunch_hole = 0\nposix_fallocate = 0\ncopy_file_range = 2\nsendfile = 2\n";
+
 /// Operations of one process. fsx never takes its mappings away: after 43,000 of them an operation
 /// took six times as long, and Linux gives a process 65,530.
 const PROCESS_OPERATIONS: u64 = 5_000;
@@ -54,6 +60,19 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
     }
     subject.unmount()?;
     subject.check()
+}
+
+/// So many operations on a file of an image.
+pub(super) fn on_image(setting: &Setting, file: &Path, seed: u64, operations: u64) -> Result<()> {
+    let fsx = project::registry_tool("fsx", VERSION, &[])?;
+    let (shape, words) = SHAPES[usize::from(seed % 2 == 1)];
+    let settings = configuration(setting, &format!("image-{shape}"));
+    std::fs::write(&settings, format!("{words}{IMAGE_WEIGHTS}"))?;
+    for part in 0..operations.div_ceil(PROCESS_OPERATIONS) {
+        let count = (operations - part * PROCESS_OPERATIONS).min(PROCESS_OPERATIONS);
+        some(&fsx, &settings, file, seed.wrapping_add(part * SEED_STRIDE), count)?;
+    }
+    Ok(())
 }
 
 fn configuration(setting: &Setting, shape: &str) -> PathBuf {

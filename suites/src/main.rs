@@ -25,6 +25,7 @@ mod linux_tree;
 mod many;
 mod mount_tools;
 mod mounts;
+mod orders;
 mod overlay;
 mod packages;
 mod picture;
@@ -160,6 +161,16 @@ const SCRIPTS: &[Script] = &[
     script("copies", "rsync -a, cp -a, find, rm -rf", copies::run_all),
     script("fio", "sequential and random writes verified by crc32c", fio::run_all),
     script("fsx", "200,000 random file operations", fsx::run_all),
+    script(
+        "image-orders",
+        "each order of writes of an image: fsx, names, kills; e2fsck and the kernel's mount",
+        orders::run_all,
+    ),
+    script(
+        "image-copies",
+        "images copied under the kernel at work, read as the kernel reads them",
+        orders::copied::run_all,
+    ),
     script("pjdfstest", "the POSIX suite against its list of known failures", pjdfstest::run_all),
     script("differential", "the same calls on Marram and on ext4, compared", differential::run_all),
     script("flags", "chattr and lsattr as on ext4, over a remount", same::flags),

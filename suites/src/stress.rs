@@ -63,7 +63,6 @@ const UNCOUNTED_STATUS: i32 = 7;
 
 /// An hour in all, or 45 seconds when short.
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
-    require(&[("stress-ng", "stress-ng"), ("chattr", "e2fsprogs")])?;
     let seconds = setting.sizes.seconds.unwrap_or(setting.scaled(3600, 45));
     let each = (seconds / STRESSORS.len() as u64).max(1);
     let mut making = Making::sized(4 * GIB);
@@ -72,22 +71,29 @@ pub(super) fn run_all(setting: &Setting) -> Result<()> {
             ["-o", "suid,dev,allow_other,default_permissions"].map(String::from).into();
     }
     let mut subject = make(setting.kind, &setting.folder.join("subject"), &making)?;
-    let mut failures = Vec::new();
-    for stressor in STRESSORS {
-        let folder = subject.root().join(stressor);
-        std::fs::create_dir(&folder)?;
-        if let Err(failure) = one(stressor, &folder, each) {
-            failures.push(format!("{stressor}: {failure}"));
-        }
-        remove(&folder).context(|| format!("{stressor} left something"))?;
-    }
-    if !failures.is_empty() {
-        return fail(format!("{} stressors failed\n{}", failures.len(), failures.join("\n")));
-    }
+    all_in(subject.root(), each)?;
     step(&format!("{} stressors, {each} s each, all verified", STRESSORS.len()));
     subject.remount()?;
     subject.unmount()?;
     subject.check()
+}
+
+/// Each stressor for so many seconds in a folder of its own.
+pub(super) fn all_in(root: &Path, seconds: u64) -> Result<()> {
+    require(&[("stress-ng", "stress-ng"), ("chattr", "e2fsprogs")])?;
+    let mut failures = Vec::new();
+    for stressor in STRESSORS {
+        let folder = root.join(stressor);
+        std::fs::create_dir(&folder)?;
+        if let Err(failure) = one(stressor, &folder, seconds) {
+            failures.push(format!("{stressor}: {failure}"));
+        }
+        remove(&folder).context(|| format!("{stressor} left something"))?;
+    }
+    if failures.is_empty() {
+        return Ok(());
+    }
+    fail(format!("{} stressors failed\n{}", failures.len(), failures.join("\n")))
 }
 
 /// Removes `folder` and what a stressor left in it. Where its time ends between setting a flag and

@@ -36,9 +36,11 @@ const LIMIT: Duration = Duration::from_secs(80 * 60);
 
 /// Scripts on real mounts that the short slice leaves out: each takes minutes, most of them for
 /// programs and trees that are fetched and unpacked first.
-const LONG_SCRIPTS: [&str; 10] = [
+const LONG_SCRIPTS: [&str; 12] = [
     "build",
     "dax",
+    "image-copies",
+    "image-orders",
     "inside",
     "isolation",
     "linux-tree-parallel",

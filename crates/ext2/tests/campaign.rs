@@ -18,7 +18,7 @@ const THREADS: u64 = 2;
 const SEED: u64 = 1000;
 /// Most states of one run.
 const STATES_OF_RUN: usize = 1500;
-/// One of so many states is replayed by `e2fsck` too.
+/// One of so many states is replayed by `e2fsck` too, and read by another reader.
 const E2FSCK_EACH: u64 = 16;
 
 fn asked(name: &str, otherwise: u64) -> u64 {

@@ -100,9 +100,21 @@ impl Judge {
     /// # Errors
     /// It does not end well.
     pub(crate) fn replayed(&self, image: &[u8]) -> Result<Vec<u8>, String> {
-        let path = self.folder.path().join("replayed");
+        self.changed("-p", image)
+    }
+
+    /// What `e2fsck -fy` makes of an image after a crash.
+    ///
+    /// # Errors
+    /// It does not end well.
+    pub(crate) fn mended(&self, image: &[u8]) -> Result<Vec<u8>, String> {
+        self.changed("-fy", image)
+    }
+
+    fn changed(&self, how: &str, image: &[u8]) -> Result<Vec<u8>, String> {
+        let path = self.folder.path().join("changed");
         std::fs::write(&path, image).unwrap();
-        let run = Command::new(program("e2fsck")).arg("-p").arg(&path).output().unwrap();
+        let run = Command::new(program("e2fsck")).arg(how).arg(&path).output().unwrap();
         match run.status.code() {
             Some(0 | 1) => Ok(std::fs::read(&path).unwrap()),
             code => Err(format!("{code:?}: {}", String::from_utf8_lossy(&run.stdout))),

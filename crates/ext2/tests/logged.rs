@@ -6,6 +6,7 @@ use crate::images::{JOURNALED, empty, make, name, open_bytes};
 use crate::judge::Judge;
 use crate::numbered::Numbered;
 use crate::oracle::is_served;
+use crate::view;
 use crate::workload::{Moment, Run, check, contents, outline, run_on};
 use marram_device::{Device, MemoryDevice};
 use marram_ext2::{AccessTimes, Consistency, Ext2, Ext2Options, JournalBug, Planted};
@@ -23,7 +24,7 @@ use std::sync::Arc;
 const USER: Caller = Caller { uid: 7, gid: 8 };
 const FILE: NewNode<'_> = NewNode::Node { kind: Kind::Regular, permissions: 0o644, device: 0 };
 const MAGIC: u32 = 0xc03b_3998;
-/// One of so many states is replayed by `e2fsck` too.
+/// One of so many states is replayed by `e2fsck` too, and read by another reader.
 const E2FSCK_EACH: usize = 4;
 
 fn options(consistency: Consistency) -> Ext2Options {
@@ -32,13 +33,19 @@ fn options(consistency: Consistency) -> Ext2Options {
 
 /// Replays an image by a mount, and lets nothing be found in it.
 pub(crate) fn mounted(judge: &Judge, image: Vec<u8>) -> Result<Ext2, String> {
+    mounted_bytes(judge, image).map(|(files, _)| files)
+}
+
+/// The same with the bytes that the mount leaves.
+pub(crate) fn mounted_bytes(judge: &Judge, image: Vec<u8>) -> Result<(Ext2, Vec<u8>), String> {
     let device = Arc::new(MemoryDevice::from_bytes(image));
     let never = Ext2Options { access_times: AccessTimes::Never, ..Ext2Options::default() };
     let files = Ext2::open(Arc::clone(&device) as Arc<dyn Device>, never)
         .map_err(|error| error.to_string())?;
     files.close().map_err(|error| error.to_string())?;
-    judge.clean(&device.snapshot())?;
-    Ok(files)
+    let image = device.snapshot();
+    judge.clean(&image)?;
+    Ok((files, image))
 }
 
 /// Whether what is there is one moment between the last sync before a crash and the crash.
@@ -61,15 +68,20 @@ pub(crate) fn judged(
     (state, with_e2fsck): (CrashState, bool),
 ) -> Result<(), String> {
     let (image, is_full) = (trace.image(state), consistency == Consistency::JournalFull);
-    let files = mounted(judge, image.clone())?;
+    let (files, replayed) = mounted_bytes(judge, image.clone())?;
     one_moment(run, state.cut, &files, is_full)?;
     if consistency != Consistency::JournalWriteback {
         check(&run.promises, state.cut, &contents(&files)?)?;
     }
     if with_e2fsck {
-        let theirs = judge.replayed(&image)?;
-        judge.clean_after_e2fsck(&theirs)?;
-        let theirs = open_bytes(theirs).map_err(|error| error.to_string())?;
+        let theirs_bytes = judge.replayed(&image)?;
+        judge.clean_after_e2fsck(&theirs_bytes)?;
+        let theirs = open_bytes(theirs_bytes.clone()).map_err(|error| error.to_string())?;
+        for (image, files) in [(&replayed, &files), (&theirs_bytes, &theirs)] {
+            if view::is_taken(image) {
+                view::compared(image, files).map_err(|said| format!("ext4-view: {said}"))?;
+            }
+        }
         if outline(&theirs)? != outline(&files)? || contents(&theirs)? != contents(&files)? {
             return Err("e2fsck replays something else".to_owned());
         }

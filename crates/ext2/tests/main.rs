@@ -22,4 +22,5 @@ mod reclaim;
 mod rules;
 mod syncs;
 mod tags;
+mod view;
 mod workload;

@@ -302,6 +302,25 @@ fn a_sync_of_a_group_makes_it_durable_with_the_names_of_its_files() {
     }
 }
 
+/// Its write changes nothing, for the bytes of another write are there, which is not durable yet.
+#[test]
+fn what_a_group_writes_is_durable_with_it_though_it_was_there_already() {
+    for order in ORDERS {
+        let (device, files) = image(order, None);
+        let file = made(&*files, FILE, (Ino::ROOT, "f"));
+        write(&*files, file, 0, &[1; 3000]).unwrap();
+        files.sync_all().unwrap();
+        write(&*files, file, 100, &[2; 500]).unwrap();
+        let [first, second] = [(); 2].map(|()| files.make_group().unwrap());
+        write(&*files.engaged(&[first]).unwrap(), file, 100, &[2; 500]).unwrap();
+        files.depend(second, first).unwrap();
+        files.sync_group(second).unwrap();
+        let found = crashed(&device, order);
+        assert_eq!(found["0/f"][90..610], [&[1; 10][..], &[2; 500], &[1; 10]].concat());
+        files.close().unwrap();
+    }
+}
+
 #[test]
 fn a_sync_of_a_group_leaves_what_others_wrote() {
     let (_device, files) = image(Consistency::SoftUpdates, None);

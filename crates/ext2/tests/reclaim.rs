@@ -3,6 +3,7 @@
 use crate::crashes::states;
 use crate::images::{JOURNALED, SMALL, make, name, open, open_bytes};
 use crate::judge::Judge;
+use crate::view;
 use crate::workload::{check, contents, outline, run};
 use marram_device::{Device, MemoryDevice};
 use marram_ext2::{Consistency, Ext2, Ext2Options};
@@ -18,6 +19,8 @@ const FILE: NewNode<'_> = NewNode::Node { kind: Kind::Regular, permissions: 0o64
 const DIRECTORY: NewNode<'_> = NewNode::Directory { permissions: 0o755 };
 /// One state of so many of each run.
 const STATES_EACH: usize = 3;
+/// One of so many of these is mended by `e2fsck` too.
+const E2FSCK_EACH: usize = 4;
 
 /// Where an image says whether it was unmounted.
 const STATE_AT: usize = 1024 + 58;
@@ -68,6 +71,14 @@ fn act(files: &Ext2, random: &mut Random, which: usize) {
     files.forget_all();
 }
 
+/// Has `e2fsck` mend an image. Then it is read, and read by another reader.
+fn read_after_e2fsck(judge: &Judge, image: &[u8]) -> Result<(), String> {
+    let mended = judge.mended(image)?;
+    judge.clean(&mended)?;
+    let files = open_bytes(mended.clone()).map_err(|error| error.to_string())?;
+    view::compared(&mended, &files).map(drop)
+}
+
 #[test]
 fn what_a_crash_has_left_is_given_back_while_the_image_is_in_use() {
     let (judge, mut count, mut leaky) = (Judge::new(), 0, 0);
@@ -78,6 +89,11 @@ fn what_a_crash_has_left_is_given_back_while_the_image_is_in_use() {
         for state in states(&trace, seed).into_iter().step_by(STATES_EACH) {
             let image = trace.image(state);
             leaky += usize::from(judge.clean(&image).is_err());
+            if count % E2FSCK_EACH == 0 {
+                read_after_e2fsck(&judge, &image)
+                    .map_err(|said| format!("{state}: {said}"))
+                    .unwrap();
+            }
             let device = Arc::new(MemoryDevice::from_bytes(image));
             let clock = Arc::new(SteppedClock::default());
             let files = open(Arc::clone(&device) as Arc<dyn Device>, clock);
@@ -98,8 +114,10 @@ fn what_a_crash_has_left_is_given_back_while_the_image_is_in_use() {
             }
             let seen = outline(&files).unwrap();
             files.close().unwrap();
-            judge.clean(&device.snapshot()).map_err(|said| format!("{state}: {said}")).unwrap();
+            let given_back = device.snapshot();
+            judge.clean(&given_back).map_err(|said| format!("{state}: {said}")).unwrap();
             let again = open(device, Arc::new(SteppedClock::default()));
+            view::compared(&given_back, &again).map_err(|said| format!("{state}: {said}")).unwrap();
             assert_eq!(outline(&again).unwrap(), seen, "{state}");
             count += 1;
         }

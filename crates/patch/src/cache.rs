@@ -97,11 +97,13 @@ struct Block {
     dirty_units: usize,
     /// It is among those that are dropped when they are old and clean.
     is_listed: bool,
+    /// For what its bytes, as they are, were found to be good.
+    good_for: Option<u32>,
 }
 
 impl Block {
     fn new(bytes: Vec<u8>, content: Content) -> Block {
-        Block { bytes, content, dirty_units: 0, is_listed: false }
+        Block { bytes, content, dirty_units: 0, is_listed: false, good_for: None }
     }
 }
 
@@ -238,6 +240,28 @@ impl Cache {
             self.keep(block, Block::new(bytes, Content::Metadata));
         }
         Ok(&self.blocks[&block].bytes)
+    }
+
+    /// A block of metadata as it is now, if it is good for `what`; none if it is not. `is_good`
+    /// is asked once, and again when the block has changed or was read anew.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read_good(
+        &mut self,
+        block: u64,
+        what: u32,
+        is_good: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<Option<&[u8]>> {
+        self.read(block)?;
+        let known = self.blocks.get_mut(&block).expect("it has just been read");
+        if known.good_for != Some(what) {
+            if !is_good(&known.bytes) {
+                return Ok(None);
+            }
+            known.good_for = Some(what);
+        }
+        Ok(Some(&known.bytes))
     }
 
     /// A block of data as it is now; it is not kept.
@@ -421,6 +445,7 @@ impl Cache {
         let unit = Unit { block: change.block, start: change.start };
         let unit_bytes = self.unit_bytes_of(change.content);
         let block = self.blocks.get_mut(&change.block).expect("it has been prepared");
+        block.good_for = None;
         let bytes = &mut block.bytes[change.start..change.start + unit_bytes];
         let was_dirty = self.graph.is_dirty(unit);
         // All changes of a group are durable together, whatever they belong to.

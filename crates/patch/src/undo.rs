@@ -31,6 +31,11 @@ impl Piece {
     }
 }
 
+/// Whether some bit is set.
+fn has_any(mask: &[u8]) -> bool {
+    mask.iter().fold(0, |all, byte| all | byte) != 0
+}
+
 /// Replaces the bits of a mask.
 fn mix(byte: &mut u8, mask: u8, new: u8) {
     *byte = *byte & !mask | new & mask;
@@ -55,12 +60,16 @@ impl Undo {
     /// Whether a change meets bits that this patch has changed.
     pub(crate) fn meets(&self, pieces: &[Piece]) -> bool {
         let met = |(at, mask, _): (usize, u8, u8)| self.mask_at(at) & mask != 0;
-        pieces.iter().any(|piece| piece.each().any(met))
+        pieces.iter().any(|piece| match piece.mask {
+            None => self.meets_range(piece.at..piece.at + piece.bytes.len()),
+            Some(_) => piece.each().any(met),
+        })
     }
 
     /// Whether this patch has changed any of these bytes.
     pub(crate) fn meets_range(&self, range: Range<usize>) -> bool {
-        range.into_iter().any(|at| self.mask_at(at) != 0)
+        let known = self.at.max(range.start)..(self.at + self.mask.len()).min(range.end);
+        !known.is_empty() && has_any(&self.mask[known.start - self.at..known.end - self.at])
     }
 
     /// Makes room for the bytes of a range.
@@ -83,7 +92,16 @@ impl Undo {
     pub(crate) fn keep(&mut self, unit: &[u8], pieces: &[Piece]) -> u64 {
         let mut more = 0;
         for piece in pieces.iter().filter(|piece| !piece.bytes.is_empty()) {
-            self.reach(piece.at..piece.at + piece.bytes.len());
+            let range = piece.at..piece.at + piece.bytes.len();
+            self.reach(range.clone());
+            let own = range.start - self.at..range.end - self.at;
+            // Most changes are of whole bytes, and the first of their patch.
+            if piece.mask.is_none() && !has_any(&self.mask[own.clone()]) {
+                more += own.len() as u64;
+                self.mask[own.clone()].fill(0xff);
+                self.old[own].copy_from_slice(&unit[range]);
+                continue;
+            }
             for (at, mask, _) in piece.each() {
                 let index = at - self.at;
                 let fresh = mask & !self.mask[index];

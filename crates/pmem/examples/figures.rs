@@ -1,12 +1,13 @@
 //! The figures of the pmem home: the rows of figure 3.8, what snapshots cost beside many files and
-//! many snapshots, how long a mount scans, and operations beside the same on tmpfs.
+//! many snapshots, how long a mount scans, what a linker has stored, and operations beside the same
+//! on tmpfs.
 //!
 //! `figures [--folder FOLDER] [--files N,N] [--snapshots N] [--full GIB]`
 //!
 //! Prints lines with tabs between their parts: `row`, the operation, bytes of the thesis, our goal,
 //! ours, ours right after a snapshot, lines flushed, fences; `engine`, what, beside how much, the
 //! figure, its unit, the most that it may be; `beside`, the operation, microseconds here and on
-//! tmpfs. The folder lies on tmpfs (`/dev/shm`).
+//! tmpfs. The folder lies on tmpfs (`/dev/shm`). It needs `cc`, `ld` and `strace`.
 
 #![allow(clippy::unwrap_used, reason = "a measurement fails by panicking")]
 
@@ -15,6 +16,7 @@ mod figure;
 #[path = "../tests/images/mod.rs"]
 #[allow(dead_code, reason = "tests of crashes use the rest")]
 mod images;
+mod linking;
 
 use figure::{DIRECTORY, FILE, measure, name, rows};
 use images::ROOT_USER;
@@ -46,6 +48,8 @@ const ANSWER_MAX: f64 = 100.0;
 /// GiB of content of the image that is full.
 const FULL_GIB: u64 = 2;
 const MEMORY_MAX: f64 = 300.0;
+/// The most bytes that are stored beside those that a linker asks for, in percent.
+const LINKED_MAX: f64 = 5.0;
 
 struct Request {
     folder: PathBuf,
@@ -92,6 +96,7 @@ fn main() {
     }
     beside_snapshots(&request.folder, request.snapshots);
     full_scan(&request.folder, request.full_gib);
+    beside_linker(&request.folder);
     beside_tmpfs(&request.folder);
 }
 
@@ -232,6 +237,22 @@ fn full_scan(folder: &Path, gib: u64) {
     let scanned = took(|| assert!(image.open().find_space().unwrap())) / 1e3 / gib as f64;
     let beside = format!("{gib} GiB of content");
     tell("scan of a GiB in files of 64 MiB", &beside, scanned, "ms", SCAN_MAX);
+}
+
+/// What a linker writes: how many bytes are stored beside those that it asks for.
+fn beside_linker(folder: &Path) {
+    let wrote = linking::recorded();
+    let (_image, files) = Image::new(folder, BYTES_BESIDE);
+    let ino = files.create(ROOT_USER, Ino::ROOT, name("program"), FILE).unwrap().ino;
+    let (before, data) = (files.tally().stored_bytes, vec![7; 1 << 20]);
+    for (at, len) in &wrote {
+        files.write(ino, *at, &data[..*len], WriteOptions::default()).unwrap();
+    }
+    let asked: usize = wrote.iter().map(|(_, len)| len).sum();
+    let stored = files.tally().stored_bytes - before;
+    let beside = format!("{} writes of {} KiB", wrote.len(), asked >> 10);
+    let copied = (stored as f64 / asked as f64 - 1.0) * 100.0;
+    tell("a build with ld: bytes stored beside", &beside, copied, "%", LINKED_MAX);
 }
 
 /// Operations here and by system calls on tmpfs.

@@ -277,6 +277,23 @@ impl Space {
         }
     }
 
+    /// How many pages behind the one at an address are known to be free, up to `most` or a little
+    /// more.
+    pub(crate) fn free_behind(&self, address: u64, most: u64) -> u64 {
+        let first = address / PAGE + 1;
+        let mut end = first;
+        while self.is_known() && end < self.pages && end - first < most {
+            let bits = self.used[(end / 64) as usize] >> (end % 64);
+            let left = 64 - end % 64;
+            let free = u64::from(bits.trailing_zeros()).min(left);
+            end += free;
+            if free < left {
+                break;
+            }
+        }
+        end.min(self.pages) - first
+    }
+
     /// Whether the same pages are in use, and as many pointers lead to each.
     pub(crate) fn same_pages(&self, other: &Space) -> bool {
         self.used == other.used && self.free == other.free && self.shared == other.shared
@@ -310,6 +327,18 @@ mod tests {
         assert!(space.is_shared(page) && space.pointers(page) == 2);
         assert!(!space.release(page) && !space.is_shared(page));
         assert!(space.is_used(page) && space.release(page) && !space.is_used(page));
+    }
+
+    #[test]
+    fn free_pages_behind_another_are_counted() {
+        let mut space = Space::new(300);
+        for page in [100, 130, 199] {
+            assert!(space.mark(page * PAGE));
+        }
+        let behind = |page: u64, most| space.free_behind(page * PAGE, most);
+        assert_eq!([behind(100, 64), behind(130, 64), behind(198, 64)], [29, 61 + 7, 0]);
+        assert_eq!([behind(131, 64), behind(199, 500), behind(299, 9)], [67, 100, 0]);
+        assert_eq!(Space::unknown(300, Vec::new()).free_behind(100 * PAGE, 64), 0);
     }
 
     #[test]

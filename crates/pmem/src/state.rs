@@ -39,6 +39,8 @@ use tree::UNSIZED;
 
 /// Directories of states that have been left that a change drops.
 const FORGOTTEN_AT_ONCE: usize = 8;
+/// Pages that are prepared together: a few microseconds for one of so many operations.
+const PREPARED_PAGES: u64 = 32;
 
 /// When reading moves the access time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,6 +128,8 @@ pub(crate) struct State {
     pub(crate) content_counts: ContentCounts,
     /// Pages that the running operation leaves free: none if it gives space back.
     pub(crate) kept_free: u64,
+    /// Pages that the medium has prepared, by their addresses.
+    pub(crate) prepared: Range<u64>,
     /// Pages that the running operation has taken.
     pub(crate) fresh: Vec<u64>,
     /// Inodes that it has written, and that nothing names yet.
@@ -318,7 +322,19 @@ impl State {
         self.use_spare(self.kept_free + more)?;
         let page = self.space.take(self.kept_free + more)?;
         self.fresh.push(page);
+        if !self.prepared.contains(&page) {
+            self.prepare_from(page);
+        }
         Ok(page)
+    }
+
+    /// Has the medium prepare a page and the free ones behind it, which come next.
+    fn prepare_from(&mut self, page: u64) {
+        let bytes = self.space.free_behind(page, PREPARED_PAGES) * PAGE;
+        self.prepared = page..page + PAGE + bytes;
+        if bytes > 0 {
+            self.memory.prepare(page, PAGE + bytes);
+        }
     }
 
     /// Runs a step that is there for itself when it returns, in the middle of an operation: the

@@ -235,3 +235,47 @@ fn a_power_cut_before_the_scan_has_ended_leaves_a_checkpoint() {
     }
     files.audit().unwrap();
 }
+
+/// An image of a run of the machine that has ended, with a checkpoint, and an image of before it
+/// was left: a file was written after the checkpoint.
+fn cut_off() -> [Vec<u8>; 2] {
+    let medium = Recorded::unordered(stage(40).image(), 1);
+    let files = opened(&medium, some_clock()).unwrap();
+    write(&files, "f1", 9, 200).unwrap();
+    files.checkpoint().unwrap();
+    let before = medium.image();
+    write(&files, "f2", 9, 200).unwrap();
+    drop(files);
+    [before, medium.image()]
+}
+
+#[test]
+fn a_mount_after_a_power_cut_answers_at_once_and_another_cut_leaves_a_checkpoint() {
+    let [_, image] = cut_off();
+    let (medium, mut disk) = (Recorded::unordered(image.clone(), 9), Disk::new(image));
+    medium.start();
+    let files = opened(&medium, some_clock()).unwrap();
+    assert_eq!(content(&files, "f1")[..200], [9; 200]);
+    assert_eq!(content(&files, "f2"), [7; 4096], "it was written after the checkpoint");
+    let mut states = vec![read(&medium.image()).unwrap()];
+    write(&files, "f3", 8, 200).unwrap();
+    files.unlink(Ino::ROOT, name("f4")).unwrap();
+    files.checkpoint().unwrap();
+    states.push(read(&medium.image()).unwrap());
+    let (allowed, mut random): (Vec<_>, _) = (states.iter().collect(), Random::new(4));
+    let mut cuts = Cuts { moments: 30, states: 6, visit: &mut |_| {} };
+    judge_cuts(&mut disk, &medium.stop(), &allowed, &mut random, &mut cuts).unwrap();
+    files.audit().unwrap();
+}
+
+/// A look through the checkpoint would meet what makes no sense, so the mount has not looked.
+#[test]
+fn what_makes_no_sense_in_a_checkpoint_is_seen_beside_operations() {
+    let [image, _] = cut_off();
+    let medium = Recorded::unordered(circular(image, "f9"), 9);
+    let files = opened(&medium, some_clock()).unwrap();
+    assert_eq!(content(&files, "f1")[..200], [9; 200]);
+    let Err(Error::Damaged(said)) = files.find_space() else { panic!("it was not seen") };
+    assert!(said.contains("used twice"), "{said}");
+    assert!(write(&files, "f1", 8, 100).is_err() && files.failure().is_some());
+}

@@ -78,12 +78,9 @@ impl Marram {
     }
 
     /// An ext2 or ext3 image on a loop device, served in the order of writes of its kind.
-    pub(super) fn make_image_on_loop_device(
-        kind: Kind,
-        folder: &Path,
-        making: &Making,
-    ) -> Result<Self> {
+    pub fn make_image(kind: Kind, folder: &Path, making: &Making) -> Result<Self> {
         let Some((format, order)) = kind.image() else { return fail("that is no image") };
+        std::fs::create_dir_all(folder)?;
         let file = folder.join("image");
         make_image(&file, making)?;
         let device = LoopDevice::attach(&file, making)?;

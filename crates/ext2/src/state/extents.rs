@@ -5,6 +5,7 @@
 
 use crate::bytes::{u16_at, u32_at};
 use crate::checksum;
+use crate::error::failed;
 use crate::inode::Inode;
 use crate::state::{Work, damaged};
 use marram_vfs::Result;
@@ -55,6 +56,15 @@ fn step(bytes: &[u8], at: u64, expected: Option<u16>) -> Option<Step> {
 }
 
 impl Work<'_> {
+    /// A node, if its checksum is right: it is summed up once, for a file of many extents asks for
+    /// the same node again and again. No operation changes one.
+    fn read_node(&mut self, block: u64, seed: Option<u32>) -> Result<Option<&[u8]>> {
+        let cache = &mut self.state.cache;
+        let Some(seed) = seed else { return cache.read(block).map(Some).map_err(failed) };
+        let is_good = |bytes: &[u8]| checksum::is_good_extents(seed, bytes);
+        cache.read_good(block, seed, is_good).map_err(failed)
+    }
+
     /// The block of a file at a place, 0 for a hole.
     pub(super) fn map_extent(&mut self, inode: &Inode, at: u64) -> Result<u64> {
         let bad = |place: String| damaged(format!("the extents in {place} make no sense"));
@@ -68,10 +78,8 @@ impl Work<'_> {
                 }
                 Step::Below(block, depth) => {
                     self.state.check_block(block)?;
-                    let bytes = self.read(block)?;
-                    let is_good =
-                        inode.seed.is_none_or(|seed| checksum::is_good_extents(seed, bytes));
-                    let known = step(bytes, at, Some(depth)).filter(|_| is_good);
+                    let bytes = self.read_node(block, inode.seed)?;
+                    let known = bytes.and_then(|bytes| step(bytes, at, Some(depth)));
                     found = known.ok_or_else(|| bad(format!("block {block}")));
                 }
             }

@@ -60,6 +60,13 @@ pub(crate) fn open_bytes(bytes: Vec<u8>) -> Result<Ext2, marram_ext2::ImageError
     Ext2::open(device, Ext2Options { access_times: AccessTimes::Never, ..Ext2Options::default() })
 }
 
+/// Opens bytes with the order of writes that is their own, on a device that can be looked at.
+pub(crate) fn in_memory(bytes: Vec<u8>) -> (Ext2, Arc<MemoryDevice>) {
+    let device = Arc::new(MemoryDevice::from_bytes(bytes));
+    let options = Ext2Options { access_times: AccessTimes::Never, ..Ext2Options::default() };
+    (Ext2::open(Arc::clone(&device) as Arc<dyn Device>, options).unwrap(), device)
+}
+
 /// A name.
 pub(crate) fn name(text: &str) -> Name<'_> {
     Name::new(text.as_bytes()).unwrap()

@@ -47,9 +47,10 @@ impl Cache {
     pub fn group_blocks_with(&self, plan: &Plan) -> (usize, usize) {
         let Discipline::Grouped { data } = self.discipline else { return (0, 0) };
         let own: BTreeSet<u64> = plan.grouped_blocks(data).collect();
-        let known = self.group.as_ref().map(|group| &group.blocks);
-        let others = known.map_or(0, |known| known.difference(&own).count());
-        (others + own.len(), own.len())
+        // A group is large, and it is asked for each plan: so it is never walked.
+        let Some(group) = &self.group else { return (own.len(), own.len()) };
+        let more = own.iter().filter(|block| !group.blocks.contains(block)).count();
+        (group.blocks.len() + more, own.len())
     }
 
     /// Leaves a block out of the log of the open group: nothing leads to it any more.

@@ -31,7 +31,7 @@ use lines::Flush;
 use marram_vfs::Error;
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fstat, fstatvfs};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
@@ -496,6 +496,19 @@ impl Medium for Mapped {
 
     fn is_epoch(&self) -> bool {
         self.durable == Durable::Epoch
+    }
+
+    /// On tmpfs the first store to a page is a fault of the mapping. One call has them all.
+    /// Elsewhere it would have pages written back that nothing was stored to.
+    fn prepare(&mut self, at: u64, bytes: u64) {
+        if self.kind != MediumKind::Memory {
+            return;
+        }
+        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let start = self.place(at, len);
+        // Kernels before 5.14 do not know it, and a store does without.
+        // SAFETY: `place` has checked the range, and no byte of it changes.
+        let _unknown = unsafe { madvise(start.cast(), len, Advice::LinuxPopulateWrite) };
     }
 }
 

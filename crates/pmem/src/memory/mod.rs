@@ -59,6 +59,9 @@ pub trait Medium: Send {
     /// What has failed first; once there is something, there always is.
     fn failure(&self) -> Option<String>;
 
+    /// Pages are about to be stored to: a hint.
+    fn prepare(&mut self, _at: u64, _bytes: u64) {}
+
     /// Writes lines back: what was stored in them is durable after the next fence.
     fn flush(&mut self, at: u64, bytes: u64);
 
@@ -172,6 +175,11 @@ impl Memory {
         let word = self.word(place)? & !mask | value << shift & mask;
         self.over.insert(place, word);
         Ok(())
+    }
+
+    /// Says that pages are about to be stored to.
+    pub(crate) fn prepare(&mut self, at: u64, bytes: u64) {
+        self.medium.prepare(at, bytes);
     }
 
     /// Bytes of the image.

@@ -131,7 +131,12 @@ impl State {
     /// There is none, or it makes no sense.
     pub(crate) fn restore(&mut self) -> std::result::Result<(), ImageError> {
         let found = Checkpoint::newest(&self.memory)?.ok_or_else(no_checkpoint)?;
-        let (space, pages) = self.scan_checkpoint(found)?;
+        let pages = self.hold_checkpoint(found)?.pages;
+        // One page of slots has its place, and needs no other: then nothing has to be looked
+        // through for one that is free.
+        if pages.len() > 1 {
+            self.space = self.scan_checkpoint(found)?;
+        }
         // What was spare may be among the pages that are given away here.
         for word_at in (SPARE..).step_by(8).take(SPARE_WORDS) {
             if self.memory.word(word_at)? != 0 {
@@ -139,7 +144,6 @@ impl State {
             }
         }
         self.memory.persist();
-        self.space = space;
         let mut next = 0;
         for (which, copy) in pages.iter().enumerate().rev() {
             let mut bytes = self.page(*copy)?;
@@ -175,11 +179,11 @@ impl State {
         Ok(Held { at, pages, tops })
     }
 
-    /// What a checkpoint reaches, and the pages of its slots.
-    fn scan_checkpoint(&self, found: Checkpoint) -> Result<(Space, Vec<u64>)> {
+    /// Which pages a checkpoint reaches.
+    fn scan_checkpoint(&self, found: Checkpoint) -> Result<Space> {
         let mut pages = Pages::of(self, &NEVER);
-        let held = pages.hold(found)?;
-        Ok((pages.into_space(), held.pages))
+        pages.hold(found)?;
+        Ok(pages.into_space())
     }
 
     /// Says for which run of the machine the live state is right; 0 for all.

@@ -327,6 +327,7 @@ impl State {
             indexed: 0,
             content_counts: ContentCounts::default(),
             kept_free: 0,
+            prepared: 0..0,
             fresh: Vec::new(),
             made: Vec::new(),
             freed: Vec::new(),
