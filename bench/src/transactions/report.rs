@@ -75,7 +75,7 @@ const TRANSACTION: &str = "marram, one transaction";
 fn verdicts(rows: &Rows) -> Vec<Verdict> {
     let of_peers = files::COUNTS.into_iter().flat_map(|count| beside_peers(rows, count));
     let of_waiting = rows.cases().into_iter().filter(|case| case.contains("by others while"));
-    let waiting = of_waiting.filter_map(|case| waiting_verdict(rows, case));
+    let waiting = of_waiting.flat_map(|case| waiting_verdicts(rows, case));
     let singles = [small(rows), inserted(rows), nothing(rows), unpacked(rows)];
     of_peers.chain(singles.into_iter().flatten()).chain(waiting).collect()
 }
@@ -148,9 +148,15 @@ fn unpacked(rows: &Rows) -> Vec<Verdict> {
     Verdict::at_most(goal, ratio, 1.1).into_iter().collect()
 }
 
-fn waiting_verdict(rows: &Rows, case: &str) -> Option<Verdict> {
-    let slow = rows.middle(case, waiting::BESIDE).map(|row| milliseconds(row.slow));
-    Verdict::at_most(format!("{case}: 99% in ms, at most 10"), slow, 10.0)
+fn waiting_verdicts(rows: &Rows, case: &str) -> Vec<Verdict> {
+    let slow = |subject| rows.middle(case, subject).map(|row| milliseconds(row.slow));
+    let of_all = format!("{case}: 99% in ms, at most 10");
+    let longest = format!("{case}: the longest of all commits in ms, at most 10");
+    let verdicts = [
+        Verdict::at_most(of_all, slow(waiting::BESIDE), 10.0),
+        Verdict::at_most(longest, slow(waiting::LONGEST), 10.0),
+    ];
+    verdicts.into_iter().flatten().collect()
 }
 
 fn targets(page: &mut String, rows: &Rows) {
@@ -180,11 +186,12 @@ pub(super) fn panels(rows: &Rows) -> Vec<Panel> {
 
 /// The name that fits before a bar.
 fn short(subject: &str) -> &'static str {
-    const NAMES: [(&str, &str); 9] = [
+    const NAMES: [(&str, &str); 10] = [
         ("one transaction", "transaction"),
         ("tx run", "tx run"),
         ("marram, beside none", "beside none"),
         ("beside commits", "beside"),
+        ("longest beside", "longest"),
         ("commits themselves", "commit"),
         ("ext4", "ext4"),
         ("xfs", "xfs"),

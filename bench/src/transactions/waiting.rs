@@ -1,4 +1,8 @@
 //! How long a plain program waits while a large transaction commits.
+//!
+//! A program makes one operation after another. One commit holds up one of them at most, beside
+//! hundreds that it does not: 99 of 100 would never show that one. So the longest of each commit
+//! has a line of its own.
 
 use super::files::{commit, prepared};
 use super::row::{Row, Rows};
@@ -24,6 +28,9 @@ fn case(files: usize) -> String {
 /// The line that has a goal.
 pub(super) const BESIDE: &str = "marram, beside commits";
 
+/// The longest operation beside each commit, which has the same goal.
+pub(super) const LONGEST: &str = "marram, the longest beside each commit";
+
 /// What one operation of the program took, and when it began.
 type Operation = (Instant, Duration);
 
@@ -45,6 +52,12 @@ pub(super) fn measure(marram: &Marram, scale: &Scale, rows: &mut Rows) -> Result
     let is_beside = |(began, took): &Operation| {
         commits.iter().any(|(from, to)| *began < *to && *began + *took > *from)
     };
+    let longest = commits.iter().filter_map(|(from, to)| {
+        let beside =
+            operations.iter().filter(|(began, took)| *began < *to && *began + *took > *from);
+        beside.map(|(_, took)| *took).max()
+    });
+    rows.add(Row::of(case(files), LONGEST).timed(longest.collect())?);
     let (during, quiet): (Vec<_>, Vec<_>) = operations.into_iter().partition(is_beside);
     let times = |operations: Vec<Operation>| operations.into_iter().map(|(_, took)| took).collect();
     rows.add(Row::of(case(files), BESIDE).timed(times(during))?);

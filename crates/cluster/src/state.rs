@@ -37,7 +37,7 @@ use company::Company;
 use marram_store::{Author, Block, Error, Item, Key, Result, Space};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 
 /// Gives the seconds since 1970.
@@ -55,6 +55,8 @@ pub struct Cluster {
     pub(crate) author: Option<Arc<Author>>,
     /// The operation that a merge through this handle takes back, or 0.
     pub(crate) undoes: u64,
+    /// A merge was made through this handle.
+    pub(crate) has_merged: Arc<AtomicBool>,
 }
 
 /// What is known of an open store.

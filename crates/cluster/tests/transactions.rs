@@ -1,12 +1,14 @@
 //! Forks that transactions work in, as clients come, go and are lost.
 
+use crate::answers::{Answer, Answers};
+use crate::interrupted::{At, Interrupted};
 use crate::stores::{StillClock, beside, instead_of_all, made, together_in};
 use marram_cluster::memory::MemoryDatabase;
 use marram_cluster::verify::verify;
 use marram_cluster::{Cluster, Database, Lost};
 use marram_store::{
     Batch, DatasetName, Error, Holds, Item, Key, Lineage, MergedFrom, OperationLog, Properties,
-    Result, Source, Store, View,
+    Result, Source, Store, Undo, View,
 };
 use std::sync::Arc;
 
@@ -200,4 +202,128 @@ fn a_commit_that_was_overtaken_is_refused_and_leaves_nothing() {
 #[test]
 fn a_commit_that_is_not_judged_at_the_end_of_the_log_is_caught() {
     assert!(is_update_lost(true));
+}
+
+/// A store with a transaction of its first client, whose answers may be lost, beside another one.
+fn two_with_answers() -> (MemoryDatabase, Answers, Vec<Arc<Cluster>>) {
+    let memory = MemoryDatabase::default();
+    let database: Arc<dyn Database> = Arc::new(memory.clone());
+    made(&database);
+    let answers = Answers::new(Arc::clone(&database));
+    let handles: [Arc<dyn Database>; 2] = [Arc::new(answers.clone()), database];
+    let clients = together_in(&handles, &StillClock::new());
+    clients[0].fork(&root(), &fork("a"), 1).unwrap();
+    (memory, answers, clients)
+}
+
+#[test]
+fn a_commit_of_which_the_answer_is_lost_is_there_not_there_or_unknown() {
+    for answer in [Answer::Lost, Answer::Repeated, Answer::Refused] {
+        for goes in [false, true] {
+            let (memory, answers, clients) = two_with_answers();
+            let parent = clients[0].open(&Source::live(root())).unwrap();
+            let judged = batch(&*parent, 9);
+            let acting = clients[0].without_author();
+            answers.next(answer, goes);
+            let committed = merge(&acting, &*parent, &fork("a"), judged);
+            let is_known = !goes;
+            let is_there = answer != Answer::Refused;
+            let told = format!("{answer:?}, away {goes}: {committed:?}");
+            assert_eq!(committed.is_ok(), is_known && is_there, "{told}");
+            assert_eq!(acting.has_merged(), is_known && is_there, "{told}");
+            assert_eq!(clients[0].is_in_doubt(), !is_known, "{told}");
+            answers.set_away(false);
+            assert_eq!(value(&clients[1], &root()), is_there.then_some(9), "{told}");
+            if is_known {
+                let again = clients[0].without_author();
+                if !is_there {
+                    assert_eq!(commit(&again, &fork("a"), 9), Ok(()), "it goes on");
+                }
+                drop(parent);
+                finish(&memory, &clients);
+            }
+        }
+    }
+}
+
+/// A commit inside of another one has no entry in the log of operations. It is known to be there
+/// all the same, when the database fails after it.
+#[test]
+fn a_commit_that_is_there_is_known_to_be_whatever_fails_after_it() {
+    let (memory, answers, clients) = two_with_answers();
+    let acting = clients[0].without_author();
+    let parent = acting.open(&Source::live(root())).unwrap();
+    let view = clients[0].open(&Source::live(fork("a"))).unwrap();
+    assert_eq!(commit(&acting, &fork("a"), 9), Ok(()));
+    answers.set_away(true);
+    assert!(clients[0].beat().is_err());
+    assert!(acting.has_merged(), "the first is there");
+    assert!(!clients[0].without_author().has_merged(), "a handle knows of its own merges alone");
+    answers.set_away(false);
+    assert_eq!(value(&clients[1], &root()), Some(9));
+    assert_eq!(clients[1].operations().unwrap().len(), 0, "no entry tells of it");
+    drop((parent, view));
+    finish(&memory, &clients);
+}
+
+/// A client is taken for lost before one of the calls of its commit: the commit is there and
+/// whole if its entry came first, and else nothing of it is.
+#[test]
+fn a_commit_of_a_client_that_is_expelled_meanwhile_is_refused() {
+    let mut outcomes = [0; 2];
+    for call in 0..12 {
+        let memory = MemoryDatabase::default();
+        let database: Arc<dyn Database> = Arc::new(memory.clone());
+        made(&database);
+        let interrupted = Interrupted::new(Arc::clone(&database));
+        let handles: [Arc<dyn Database>; 2] = [Arc::new(interrupted.clone()), database];
+        let clients = together_in(&handles, &StillClock::new());
+        clients[0].fork(&root(), &fork("a"), 1).unwrap();
+        let parent = clients[0].open(&Source::live(root())).unwrap();
+        let judged = batch(&*parent, 9);
+        let (other, lost) = (Arc::clone(&clients[1]), clients[0].session());
+        let expel = move || other.expel(Lost { session: lost, may_return: true }).unwrap();
+        interrupted.at(At::Call(call), Box::new(expel));
+        let committed = merge(&clients[0], &*parent, &fork("a"), judged);
+        if interrupted.take().is_some() {
+            break;
+        }
+        assert!(!clients[0].is_in_doubt(), "call {call}: {committed:?}");
+        let is_there = value(&clients[1], &root()) == Some(9);
+        assert_eq!(is_there, committed.is_ok(), "call {call}: {committed:?}");
+        outcomes[usize::from(is_there)] += 1;
+        // Again: it is not there any more.
+        clients[1].expel(Lost { session: lost, may_return: true }).unwrap();
+        assert_eq!(forks(&clients[1]), [""; 0], "call {call}");
+        assert!(commit(&clients[0], &fork("a"), 8).is_err(), "it is expelled");
+        drop(parent);
+        finish(&memory, &clients[1..]);
+    }
+    assert!(outcomes[0] > 0 && outcomes[1] > 0, "{outcomes:?}");
+}
+
+/// Two clients take a third one for lost at one moment.
+#[test]
+fn a_client_that_another_one_expels_just_then_is_expelled_once() {
+    for call in 0..6 {
+        let memory = MemoryDatabase::default();
+        let database: Arc<dyn Database> = Arc::new(memory.clone());
+        made(&database);
+        let interrupted = Interrupted::new(Arc::clone(&database));
+        let slow: Arc<dyn Database> = Arc::new(interrupted.clone());
+        let handles = [Arc::clone(&database), slow, database];
+        let clients = together_in(&handles, &StillClock::new());
+        clients[0].fork(&root(), &fork("a"), 1).unwrap();
+        let session = clients[0].session();
+        let lost = move || Lost { session, may_return: true };
+        let other = Arc::clone(&clients[2]);
+        interrupted.at(At::Call(call), Box::new(move || other.expel(lost()).unwrap()));
+        clients[1].expel(lost()).unwrap();
+        if interrupted.take().is_some() {
+            clients[2].expel(lost()).unwrap();
+        }
+        assert_eq!([&clients[1], &clients[2]].map(|it| forks(it).len()), [0, 0], "call {call}");
+        assert_eq!(clients[1].clients().unwrap().len(), 2, "call {call}");
+        finish(&memory, &clients[1..]);
+    }
 }

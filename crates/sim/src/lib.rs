@@ -27,6 +27,7 @@ mod operation;
 mod pair;
 mod random;
 mod run;
+pub mod serial;
 
 pub use clock::HistoryClock;
 pub use compare::{Agreement, InodeMap, compare_trees};

@@ -12,8 +12,8 @@ use marram_posix::{AccessTimes, Posix, PosixOptions};
 use marram_sim::Random;
 use marram_sim::device::{CrashState, Event, Fate, RecordingDevice};
 use marram_store::{
-    Batch, Block, DatasetName, Edit, Error, Item, Key, MergedFrom, Result, Source, Store, View,
-    kind,
+    Batch, Block, DatasetName, Edit, Error, ForkBegin, Item, Key, MergedFrom, Result, Source,
+    Store, View, kind,
 };
 use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::collections::BTreeMap;
@@ -440,6 +440,42 @@ fn flushes_of_a_transaction_do_not_grow() {
     clear(&after);
     drop(after);
     assert_eq!(findings(&*memory), [""; 0]);
+}
+
+/// One over several datasets that has only read costs none either, from its beginning to its end.
+#[test]
+fn reading_several_datasets_costs_no_flush() {
+    let device = Arc::new(RecordingDevice::in_memory(small_pool::empty("several")));
+    let pool = open(device.clone());
+    let datasets = ["root", "a", "b"].map(|name| name.parse::<DatasetName>().expect("a name"));
+    for dataset in &datasets[1..] {
+        pool.create(dataset, &Default::default()).expect("it is made");
+    }
+    let parents = datasets.each_ref().map(|it| posix(&*pool, &Source::live(it.clone())));
+    for parent in &parents {
+        write_file(parent, "old", b"old");
+    }
+    pool.commit().expect("it commits");
+    let flushes = || device.trace().events().iter().filter(|it| **it == Event::Flush).count();
+    let (before, store): (_, &dyn Store) = (flushes(), &*pool);
+    for waits in [false, true] {
+        if waits {
+            parents.iter().for_each(|parent| write_file(parent, "waits", b"it waits"));
+        }
+        let forks = [0, 1, 2].map(|at| DatasetName::of_transaction_at("7", at).expect("a name"));
+        let begins = datasets.iter().zip(&forks);
+        let begins: Vec<ForkBegin<'_>> =
+            begins.map(|(dataset, name)| ForkBegin { dataset, name, root_object: 1 }).collect();
+        store.begin_forks(&begins).expect("they begin");
+        for fork in &forks {
+            let files = posix(store, &Source::live(fork.clone()));
+            assert_eq!(read_file(&files, "old").as_deref(), Some(&b"old"[..]));
+            assert_eq!(read_file(&files, "waits").is_some(), waits);
+        }
+        assert!(forks.iter().all(|fork| store.is_unchanged(fork).expect("it is known")));
+        forks.iter().for_each(|fork| store.end_fork(fork).expect("it ends"));
+    }
+    assert_eq!(flushes(), before);
 }
 
 /// A commit between the comparison and the refusal: what was compared may be no state of one

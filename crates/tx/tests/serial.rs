@@ -9,268 +9,18 @@ use marram_history::{
     Branch, MergeOptions, MergePart, MergeReport, MergeSides, merge, merge_together,
 };
 use marram_posix::{Posix, PosixOptions, hold_together};
+use marram_sim::Random;
+use marram_sim::serial::{
+    SerialModel, SerialOperation, add_state_of, make_directories, run_on_files, run_on_model,
+};
 use marram_store::memory::MemoryStore;
 use marram_store::{DatasetName, ForkBegin, Properties, Source, Store};
 use marram_tx::{Aspect, ReadSet, Recording};
-use marram_vfs::{
-    Caller, FileSystem, Ino, Kind, Name, NewNode, RenameMode, SetAttributes, WriteOptions,
-    XattrMode,
-};
-use std::collections::BTreeMap;
+use marram_vfs::{Caller, FileSystem, Ino};
 use std::sync::Arc;
 
 const CALLER: Caller = Caller { uid: 0, gid: 0 };
-/// Two directories of each of the datasets.
-const DIRECTORIES: [[&str; 2]; 2] = [["p", "q"], ["r", "s"]];
-const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-const ATTRIBUTE: &[u8] = b"user.x";
-const OPEN_MAX: usize = 5;
-
-/// A file, by its directory and its name.
-type Path = (&'static str, &'static str);
-
-/// The dataset that a directory is in.
-fn dataset_of(directory: &str) -> usize {
-    usize::from(DIRECTORIES[1].contains(&directory))
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Operation {
-    Read(Path),
-    Write(Path, u8),
-    Append(Path, u8),
-    Remove(Path),
-    Move(Path, Path),
-    List(&'static str),
-    Count(&'static str),
-    Mode(Path),
-    SetMode(Path, u32),
-    Attribute(Path),
-    SetAttribute(Path, u8),
-}
-
-/// A small generator (xorshift): the same numbers for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % end as u64).unwrap()
-    }
-
-    fn path(&mut self, dataset: usize) -> Path {
-        (DIRECTORIES[dataset][self.below(2)], NAMES[self.below(4)])
-    }
-
-    /// An operation in one of so many datasets.
-    fn operation(&mut self, datasets: usize) -> Operation {
-        let dataset = if datasets == 1 { 0 } else { self.below(datasets) };
-        let (path, value) = (self.path(dataset), u8::try_from(self.below(26)).unwrap() + b'a');
-        match self.below(13) {
-            0 | 1 => Operation::Read(path),
-            2 | 3 => Operation::Write(path, value),
-            4 | 5 => Operation::Append(path, value),
-            6 => Operation::Remove(path),
-            7 => Operation::Move(path, self.path(dataset)),
-            8 => Operation::List(path.0),
-            9 => Operation::Count(path.0),
-            10 => Operation::Mode(path),
-            11 => Operation::SetMode(path, [0o600, 0o644][self.below(2)]),
-            _ if self.below(2) == 0 => Operation::Attribute(path),
-            _ => Operation::SetAttribute(path, value),
-        }
-    }
-}
-
-impl Operation {
-    /// The dataset that it is in.
-    fn dataset(self) -> usize {
-        match self {
-            Operation::Read(path)
-            | Operation::Write(path, _)
-            | Operation::Append(path, _)
-            | Operation::Remove(path)
-            | Operation::Move(path, _)
-            | Operation::Mode(path)
-            | Operation::SetMode(path, _)
-            | Operation::Attribute(path)
-            | Operation::SetAttribute(path, _) => dataset_of(path.0),
-            Operation::List(directory) | Operation::Count(directory) => dataset_of(directory),
-        }
-    }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct File {
-    content: Vec<u8>,
-    mode: u32,
-    attribute: Vec<u8>,
-}
-
-/// The state, as plain as can be.
-type Model = BTreeMap<Path, File>;
-
-const NEW_MODE: u32 = 0o644;
-
-fn none() -> String {
-    "none".to_owned()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn run_on_model(model: &mut Model, operation: Operation) -> String {
-    let names = |model: &Model, directory: &str| -> Vec<&str> {
-        model.keys().filter(|path| path.0 == directory).map(|path| path.1).collect()
-    };
-    let change = |file: Option<&mut File>, change: &dyn Fn(&mut File)| {
-        file.map_or_else(none, |file| {
-            change(file);
-            "done".to_owned()
-        })
-    };
-    match operation {
-        Operation::Read(path) => model.get(&path).map_or_else(none, |file| text(&file.content)),
-        Operation::Write(path, byte) => {
-            let new = || File { mode: NEW_MODE, ..File::default() };
-            model.entry(path).or_insert_with(new).content = vec![byte; 3];
-            "done".to_owned()
-        }
-        Operation::Append(path, byte) => {
-            change(model.get_mut(&path), &|file| file.content.push(byte))
-        }
-        Operation::Remove(path) => model.remove(&path).map_or_else(none, |_| "done".to_owned()),
-        Operation::Move(from, to) => match model.get(&from).cloned() {
-            None => none(),
-            Some(file) => {
-                model.remove(&from);
-                model.insert(to, file);
-                "done".to_owned()
-            }
-        },
-        Operation::List(directory) => names(model, directory).join(" "),
-        Operation::Count(directory) => names(model, directory).len().to_string(),
-        Operation::Mode(path) => model.get(&path).map_or_else(none, |file| file.mode.to_string()),
-        Operation::SetMode(path, mode) => change(model.get_mut(&path), &|file| file.mode = mode),
-        Operation::Attribute(path) => {
-            model.get(&path).map_or_else(none, |file| text(&file.attribute))
-        }
-        Operation::SetAttribute(path, byte) => {
-            change(model.get_mut(&path), &|file| file.attribute = vec![byte])
-        }
-    }
-}
-
-fn name(text: &str) -> Name<'_> {
-    Name::new(text.as_bytes()).unwrap()
-}
-
-fn look_up(files: &dyn FileSystem, parent: Ino, text: &str) -> Option<Ino> {
-    let found = files.lookup(parent, name(text)).ok()?.ino;
-    files.forget(found, 1);
-    Some(found)
-}
-
-fn directory(files: &dyn FileSystem, text: &str) -> Ino {
-    look_up(files, Ino::ROOT, text).unwrap()
-}
-
-fn file(files: &dyn FileSystem, path: Path) -> Option<Ino> {
-    look_up(files, directory(files, path.0), path.1)
-}
-
-fn read(files: &dyn FileSystem, ino: Ino) -> String {
-    let mut content = Vec::new();
-    files.read(ino, 0, 1000, &mut content).unwrap();
-    text(&content)
-}
-
-fn list(files: &dyn FileSystem, text: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    let visit = &mut |entry: marram_vfs::DirectoryEntry<'_>| {
-        names.push(String::from_utf8(entry.name.to_vec()).unwrap());
-        true
-    };
-    files.read_directory(directory(files, text), 0, false, visit).unwrap();
-    names.sort();
-    names
-}
-
-fn make(files: &dyn FileSystem, path: Path) -> Ino {
-    let node = NewNode::Node { kind: Kind::Regular, permissions: NEW_MODE, device: 0 };
-    let made = files.create(CALLER, directory(files, path.0), name(path.1), node).unwrap();
-    files.forget(made.ino, 1);
-    made.ino
-}
-
-fn set(files: &dyn FileSystem, ino: Ino, set: SetAttributes) {
-    files.set_attributes(CALLER, ino, &set).unwrap();
-}
-
-fn change(files: &dyn FileSystem, path: Path, change: &dyn Fn(Ino)) -> String {
-    file(files, path).map_or_else(none, |ino| {
-        change(ino);
-        "done".to_owned()
-    })
-}
-
-fn write(files: &dyn FileSystem, ino: Ino, offset: u64, data: &[u8]) {
-    files.write(ino, offset, data, WriteOptions::default()).unwrap();
-}
-
-fn run(files: &dyn FileSystem, operation: Operation) -> String {
-    match operation {
-        Operation::Read(path) => file(files, path).map_or_else(none, |ino| read(files, ino)),
-        Operation::Write(path, byte) => {
-            let ino = file(files, path).unwrap_or_else(|| make(files, path));
-            set(files, ino, SetAttributes { size: Some(0), ..SetAttributes::default() });
-            write(files, ino, 0, &[byte; 3]);
-            "done".to_owned()
-        }
-        Operation::Append(path, byte) => change(files, path, &|ino| {
-            let size = files.attributes(ino).unwrap().size;
-            write(files, ino, size, &[byte]);
-        }),
-        Operation::Remove(path) => change(files, path, &|_| {
-            files.unlink(directory(files, path.0), name(path.1)).unwrap();
-        }),
-        Operation::Move(from, to) => change(files, from, &|_| {
-            let (old, new) = (directory(files, from.0), directory(files, to.0));
-            let (names, mode) = ([name(from.1), name(to.1)], RenameMode::Replace);
-            files.rename(CALLER, old, names[0], new, names[1], mode).unwrap();
-        }),
-        Operation::List(of) => list(files, of).join(" "),
-        Operation::Count(of) => files.attributes(directory(files, of)).unwrap().size.to_string(),
-        Operation::Mode(path) => file(files, path)
-            .map_or_else(none, |ino| files.attributes(ino).unwrap().permissions.to_string()),
-        Operation::SetMode(path, mode) => change(files, path, &|ino| {
-            set(files, ino, SetAttributes { permissions: Some(mode), ..SetAttributes::default() });
-        }),
-        Operation::Attribute(path) => file(files, path)
-            .map_or_else(none, |ino| text(&files.xattr(ino, ATTRIBUTE).unwrap_or_default())),
-        Operation::SetAttribute(path, byte) => change(files, path, &|ino| {
-            files.set_xattr(ino, ATTRIBUTE, &[byte], XattrMode::Any).unwrap();
-        }),
-    }
-}
-
-/// The whole state of a dataset.
-fn add_state_of(dataset: usize, files: &dyn FileSystem, state: &mut Model) {
-    for directory in DIRECTORIES[dataset] {
-        for name in NAMES {
-            let Some(ino) = file(files, (directory, name)) else { continue };
-            let found = File {
-                content: read(files, ino).into_bytes(),
-                mode: files.attributes(ino).unwrap().permissions,
-                attribute: files.xattr(ino, ATTRIBUTE).unwrap_or_default(),
-            };
-            state.insert((directory, name), found);
-        }
-    }
-}
+const OPEN_MAX: u64 = 5;
 
 /// A transaction that is open: what it did, and what it was answered.
 struct Open {
@@ -305,7 +55,7 @@ impl Open {
 /// What was done in a transaction.
 #[derive(Clone, Debug)]
 enum Done {
-    Did(Operation, String),
+    Did(SerialOperation, String),
     /// One began inside of it.
     Began(usize),
     /// The same, of which nothing but what it saw is left.
@@ -316,7 +66,7 @@ struct History {
     store: MemoryStore,
     /// The datasets: one or two.
     parents: Vec<Posix>,
-    model: Model,
+    model: SerialModel,
     open: Vec<Open>,
     random: Random,
     /// A planted bug: what was read inside does not count if it is aborted or refused.
@@ -351,20 +101,17 @@ impl History {
         let store = MemoryStore::new();
         store.create(&name_of(1), &Properties::default()).unwrap();
         let mut parents = Vec::new();
-        for (dataset, directories) in DIRECTORIES.iter().enumerate().take(datasets) {
+        for dataset in 0..datasets {
             let parent = open_files(&store, &name_of(dataset));
-            for text in directories {
-                let node = NewNode::Directory { permissions: 0o755 };
-                parent.create(CALLER, Ino::ROOT, name(text), node).unwrap();
-            }
+            make_directories(dataset, &parent);
             parents.push(parent);
         }
         let mut history = History {
             store,
             parents,
-            model: Model::new(),
+            model: SerialModel::new(),
             open: Vec::new(),
-            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            random: Random::new(seed),
             drops_reads: false,
             commits_apart: false,
             begun: 0,
@@ -375,16 +122,21 @@ impl History {
         };
         let paths = [("p", "a"), ("p", "b"), ("q", "a"), ("r", "a"), ("r", "b"), ("s", "a")];
         for path in paths.into_iter().take(3 * datasets) {
-            history.do_plainly(Operation::Write(path, b'0')).unwrap();
+            history.do_plainly(SerialOperation::Write(path, b'0')).unwrap();
         }
         history
     }
 
     /// A plain operation is a transaction by itself.
-    fn do_plainly(&mut self, operation: Operation) -> Result<(), String> {
-        let seen = run(&self.parents[operation.dataset()], operation);
+    fn do_plainly(&mut self, operation: SerialOperation) -> Result<(), String> {
+        let seen = run_on_files(&self.parents[operation.dataset()], operation);
         let expected = run_on_model(&mut self.model, operation);
         equal(&seen, &expected, &format!("plainly: {operation:?}"))
+    }
+
+    fn operation(&mut self) -> SerialOperation {
+        let datasets = [0, 1];
+        SerialOperation::random(&mut self.random, &datasets[..self.parents.len()])
     }
 
     fn begin(&mut self, reads: ReadSet, outer: Option<usize>) {
@@ -392,7 +144,7 @@ impl History {
         let id = self.begun;
         let wanted = match self.parents.len() {
             1 => vec![0],
-            _ => [vec![0], vec![1], vec![0, 1], vec![0, 1]][self.random.below(4)].clone(),
+            _ => self.random.pick::<&[usize]>(&[&[0], &[1], &[0, 1], &[0, 1]]).to_vec(),
         };
         let parents: Vec<(usize, DatasetName)> = match outer {
             None => wanted.into_iter().map(|dataset| (dataset, name_of(dataset))).collect(),
@@ -540,7 +292,7 @@ impl History {
             self.committed += 1;
             replay(&mut self.model, done)?;
         }
-        let mut state = Model::new();
+        let mut state = SerialModel::new();
         for (dataset, parent) in self.parents.iter().enumerate() {
             add_state_of(dataset, parent, &mut state);
         }
@@ -548,9 +300,9 @@ impl History {
     }
 
     fn step(&mut self, reads: &ReadSet) -> Result<(), String> {
-        let at = self.random.below(OPEN_MAX);
+        let at = self.random.below(OPEN_MAX) as usize;
         match self.random.below(12) {
-            0 | 1 if self.open.len() < OPEN_MAX => {
+            0 | 1 if (self.open.len() as u64) < OPEN_MAX => {
                 let outer = Some(at).filter(|at| *at < self.open.len());
                 self.begin(reads.clone(), outer);
             }
@@ -562,14 +314,14 @@ impl History {
                 self.abort(self.open[at].id);
             }
             5 => {
-                let operation = self.random.operation(self.parents.len());
+                let operation = self.operation();
                 return self.do_plainly(operation);
             }
             _ if at < self.open.len() => {
-                let operation = self.random.operation(self.parents.len());
+                let operation = self.operation();
                 let open = &mut self.open[at];
                 let Some(part) = open.part(operation.dataset()) else { return Ok(()) };
-                let seen = run(&part.view, operation);
+                let seen = run_on_files(&part.view, operation);
                 open.done.push(Done::Did(operation, seen));
             }
             _ => (),
@@ -579,7 +331,7 @@ impl History {
 }
 
 /// Does on the model what was done, and compares what it sees.
-fn replay(model: &mut Model, done: &[Done]) -> Result<(), String> {
+fn replay(model: &mut SerialModel, done: &[Done]) -> Result<(), String> {
     for one in done {
         match one {
             Done::Did(operation, seen) => {

@@ -213,7 +213,8 @@ impl Cluster {
         if !options.read_only {
             shared.join(&options.judge)?;
         }
-        Ok(Cluster { shared: Arc::new(shared), author: None, undoes: 0 })
+        let (shared, has_merged) = (Arc::new(shared), Arc::default());
+        Ok(Cluster { shared, author: None, undoes: 0, has_merged })
     }
 
     /// Publishes what waits, and leaves the store. Nothing can be changed from then on.

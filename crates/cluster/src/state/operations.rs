@@ -13,6 +13,7 @@ use marram_store::{
 };
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How often a limit is set anew while others change its dataset.
 const TRIES_MAX: usize = 1000;
@@ -21,12 +22,12 @@ impl Cluster {
     /// The same store for somebody: what is done through this handle is entered into the log of
     /// operations.
     pub fn acting_for(&self, author: Author) -> Cluster {
-        Cluster { author: Some(Arc::new(author)), ..self.clone() }
+        Cluster { author: Some(Arc::new(author)), has_merged: Arc::default(), ..self.clone() }
     }
 
     /// The same store for what nobody has asked for: the log of operations has nothing of it.
     pub fn without_author(&self) -> Cluster {
-        Cluster { author: None, ..self.clone() }
+        Cluster { author: None, has_merged: Arc::default(), ..self.clone() }
     }
 
     /// Publishes all that waits, together with what `plan` does for the author of this handle.
@@ -133,7 +134,9 @@ impl OperationLog for Cluster {
             state.going.extend(gone);
             Ok(())
         };
-        self.shared.publish_around((dataset, batch), &mut Around { before, after })
+        self.shared.publish_around((dataset, batch), &mut Around { before, after })?;
+        self.has_merged.store(true, Ordering::Release);
+        Ok(())
     }
 
     fn set_owner_limit(&self, name: &DatasetName, owner: u64, limit: Option<Bytes>) -> Result<()> {

@@ -289,9 +289,10 @@ impl Shared {
         match self.rows.insert_after(number - 1, (Table::Log, row()), bytes.to_vec()) {
             Ok(true) => Ok(()),
             // After a lost answer others may have followed an entry that is there.
-            Ok(false) => match self.rows.get(Table::Log, row())? {
-                Some(there) if there == bytes => Ok(()),
-                _ => Err(Error::Overtaken),
+            Ok(false) => match self.rows.get(Table::Log, row()) {
+                Ok(Some(there)) if there == bytes => Ok(()),
+                Ok(_) => Err(Error::Overtaken),
+                Err(error) => Err(self.is_unknown(&error)),
             },
             Err(error) => self.outcome(number, bytes, error),
         }
@@ -305,10 +306,13 @@ impl Shared {
             Ok((Some(_), _)) => Err(Error::Overtaken),
             Ok((None, followed)) if followed < number => Err(error),
             // It was trimmed, or is another's that was; or the database is away.
-            Ok(_) | Err(_) => {
-                Err(self.stop(&format!("{error}; whether it was written is not known")))
-            }
+            Ok(_) | Err(_) => Err(self.is_unknown(&error)),
         }
+    }
+
+    /// Nothing is changed any more: an entry may be in the log, or not.
+    fn is_unknown(&self, error: &Error) -> Error {
+        self.stop(&format!("{error}; whether it was written is not known"))
     }
 
     /// What waits, as sections of an entry.

@@ -2,10 +2,10 @@
 
 use super::{Cluster, State};
 use crate::draft::{identity_text, is_of, left_of};
-use marram_format::operation::OperationKind;
 use marram_store::{DatasetName, Result, Source};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl State {
     /// The clients that are there, this one with them.
@@ -24,12 +24,10 @@ impl Cluster {
         is_of(&*self.catalogue()?, fork, &self.session())
     }
 
-    /// Whether the log of operations has the merge of a fork, as far as this client knows. It asks
-    /// the database nothing, so it answers also when the store takes no more changes.
-    pub fn has_merged(&self, fork: &Source) -> bool {
-        let (catalogue, fork) = (Arc::clone(&self.shared.state.read().catalogue), fork.to_string());
-        let mut operations = catalogue.operations().values();
-        operations.any(|it| it.kind == OperationKind::Merge && it.texts.get(1) == Some(&fork))
+    /// Whether a merge was made through this handle: whatever has failed since, it is there. The
+    /// database is not asked, so it answers also when the store takes no more changes.
+    pub fn has_merged(&self) -> bool {
+        self.has_merged.load(Ordering::Acquire)
     }
 
     /// Whether the store takes no more changes for another reason than that others have taken this

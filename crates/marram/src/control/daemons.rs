@@ -162,6 +162,18 @@ pub(crate) fn of_pool(path: &Path, pool_id: &str) -> Result<Option<Daemon>> {
     other.map_or(Ok(None), |daemon| Err(daemon.serves_original_of(path)))
 }
 
+/// The same of a pool that may have been moved: if nothing is at the path any more, it is where a
+/// daemon of this user has it. None if that has none: what is open lives in a daemon.
+///
+/// # Errors
+/// Another pool is there, or that is not known.
+pub(crate) fn of_pool_or_moved(path: &Path, pool_id: &str) -> Result<Option<Daemon>> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(own_of_id(pool_id)),
+        _ => of_pool(path, pool_id),
+    }
+}
+
 /// The daemon of this user that has the pool of an id; none without one, or if that is no id.
 pub(crate) fn own_of_id(pool_id: &str) -> Option<Daemon> {
     if pool_id.is_empty() || !pool_id.bytes().all(|byte| byte.is_ascii_hexdigit()) {

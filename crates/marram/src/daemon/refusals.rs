@@ -31,3 +31,37 @@ impl Refusals {
 fn key_of(row: &TwoPoolRow) -> (JointId, String) {
     (row.joint_id(), row.state.clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Refusals;
+    use crate::control::protocol::{PoolPlace, TwoPoolRow};
+    use crate::error::Error;
+
+    fn row(id: &str, other: &str, state: &str) -> TwoPoolRow {
+        TwoPoolRow {
+            id: id.to_owned(),
+            state: state.to_owned(),
+            is_in_doubt: true,
+            datasets: Vec::new(),
+            other: PoolPlace { id: other.to_owned(), path: "/other".into() },
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_said_once_and_anew_when_it_is_another_one() {
+        let (refusals, of) = (Refusals::default(), row("1", "a", TwoPoolRow::PREPARED));
+        let (busy, damaged) = (Error::in_use("it is being mounted"), Error::usage("it is damaged"));
+        assert!(refusals.note(&of, &busy) && !refusals.note(&of, &busy));
+        assert!(!refusals.is_final(&of), "what is busy is tried again");
+        assert!(refusals.note(&of, &damaged) && !refusals.note(&of, &damaged));
+        assert!(refusals.is_final(&of), "what is damaged is not");
+        // Of the same id with another pool, or at another stage, nothing was said.
+        for other in [row("1", "b", TwoPoolRow::PREPARED), row("1", "a", TwoPoolRow::DECIDED)] {
+            assert!(!refusals.is_final(&other));
+            assert!(refusals.note(&other, &damaged));
+        }
+        refusals.forget(&of);
+        assert!(!refusals.is_final(&of) && refusals.note(&of, &damaged));
+    }
+}

@@ -379,7 +379,7 @@ fn checked_id(daemon: &Daemon, id: &str) -> Result<String> {
         return Err(Error::usage(format!("{id:?} is no id of a transaction")));
     }
     let pools = daemon.home.transactions().and_then(|it| it.two_pools());
-    let is_known = pools.is_some_and(|it| it.unfinished().iter().any(|row| row.id == id));
+    let is_known = pools.is_some_and(|it| it.knows(id));
     match is_known || daemon.transactions.may_be_committed(id) {
         true => Err(Error::usage(format!("there is a transaction {id} already"))),
         false => Ok(id.to_owned()),

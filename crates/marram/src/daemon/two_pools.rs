@@ -126,7 +126,7 @@ fn refuse_of_others(decider: &Client, place: &PoolPlace) -> Result<()> {
 }
 
 /// Whether a transaction is in use in another pool that it works in. It is not if that has no
-/// daemon; it may be if that does not answer, or is not where it was.
+/// daemon, also because it is gone; it may be if that does not answer.
 pub(super) fn is_in_use(daemon: &Daemon, place: &PoolPlace, id: &str) -> bool {
     match ask_standing(place, &named_here(daemon, id)) {
         Ok(standing) => standing.is_some_and(|standing| standing.is_in_use),
@@ -308,12 +308,13 @@ fn forget_elsewhere(daemon: &Daemon, place: &PoolPlace, id: &str) {
     }
 }
 
-/// A conversation with the daemon of a pool, of this user or root; none if it has no daemon.
+/// A conversation with the daemon of a pool, of this user or root, wherever that is now; none if it
+/// has no daemon.
 ///
 /// # Errors
-/// The pool is not where it was.
+/// Another pool is where it was.
 fn find(place: &PoolPlace) -> Result<Option<Client>> {
-    let daemon = daemons::of_pool(&place.path, &place.id)?;
+    let daemon = daemons::of_pool_or_moved(&place.path, &place.id)?;
     match daemon.filter(|daemon| daemon.other_user().is_none()) {
         Some(daemon) => daemon.connect(),
         None => Ok(None),

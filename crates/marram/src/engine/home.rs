@@ -377,6 +377,9 @@ pub(crate) trait TwoPools {
     /// How a transaction stands, but for whether it is open.
     fn standing(&self, of: &JointId) -> Standing;
 
+    /// Whether one of this id is not over, or may be found again after a crash.
+    fn knows(&self, id: &str) -> bool;
+
     /// Those that are not over.
     fn unfinished(&self) -> Vec<TwoPoolRow>;
 

@@ -85,7 +85,7 @@ impl<'p> Commit<'p> {
     pub(super) fn new(pool: &'p State, superblock: &Superblock, frozen: Frozen) -> Commit<'p> {
         let (reclaims, transactions) = {
             let records = pool.records.read();
-            (Arc::clone(records.reclaims()), Arc::clone(records.transactions()))
+            (Arc::clone(records.reclaims()), records.kept_transactions())
         };
         Commit {
             pool,

@@ -99,14 +99,17 @@ impl Turn<'_> {
     }
 
     /// A commit without work; ended forks go along if there is space for that, and are enough to
-    /// make one `for_ended` alone.
+    /// make one `for_ended` alone; and so are records of transactions that nobody needs.
     fn commit_batches(&self, which: Which, for_ended: bool) -> Result<()> {
+        let has_forgotten = for_ended && self.pool.records.read().has_forgotten();
+        let mut nothing = |_: &mut Commit<'_>| Ok(());
+        let work: Option<Work<'_>> = if has_forgotten { Some(&mut nothing) } else { None };
         let mut frozen = self.freeze(which);
         if for_ended || !frozen.steps.is_empty() {
             frozen.steps.take_ended(self.pool);
         }
         let takes_ended = !frozen.steps.ended.is_empty();
-        match self.make(frozen, None, None) {
+        match self.make(frozen, None, work) {
             Err(Error::NoSpace) if takes_ended => self.make(self.freeze(which), None, None),
             made => made,
         }

@@ -125,7 +125,7 @@ impl Pool {
         if self.session.state.options.read_only {
             Ok(())
         } else {
-            turn::commit(&self.session.state)
+            turn::commit_and_clear(&self.session.state)
         }
     }
 

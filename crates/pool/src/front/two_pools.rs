@@ -56,10 +56,16 @@ impl Pool {
         turn::settle(&self.session.state)
     }
 
+    /// Whether a transaction over two pools of this id is not over, or may be found again after a
+    /// crash.
+    pub fn knows_transaction(&self, id: [u8; 16]) -> bool {
+        self.session.state.records.read().transactions().values().any(|record| record.id == id)
+    }
+
     /// The transactions over two pools that are not over.
     pub fn two_pool_transactions(&self) -> Vec<TwoPoolTransaction> {
         let state = &self.session.state;
-        let all = state.records.read().transactions().clone();
+        let all = state.records.read().kept_transactions();
         let is_in_doubt =
             |id: u64| state.running(id).is_some_and(|dataset| dataset.doubt.is_there());
         let row = |(number, record): (&u64, &marram_format::transaction::TransactionRecord)| {
@@ -94,10 +100,11 @@ impl Pool {
         running.for_each(|dataset| dataset.doubt.turn());
     }
 
-    /// Forgets what was decided: the other pool needs it no more.
+    /// Forgets what was decided: the other pool needs it no more. Its record goes with the next
+    /// commit, whatever that is made for; a crash before it brings it back.
     ///
     /// # Errors
-    /// It is prepared, or not known; a failed commit.
+    /// It is prepared, or not known; a pool that takes no changes.
     pub fn forget_transaction(&self, number: u64) -> Result<()> {
         two_pools::forget(&self.session, number)
     }

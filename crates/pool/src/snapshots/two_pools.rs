@@ -97,9 +97,17 @@ impl Part {
     }
 
     /// Refuses a second attempt: the first one has been answered by the other pool, or may have.
+    /// Refuses one of the id of another one, too: what the other pool says of both would be the
+    /// same.
     pub(crate) fn begin(&self, session: &Session) -> Result<()> {
         if session.author.is_none() {
             return Err(Error::Invalid("a transaction over two pools has an author".to_owned()));
+        }
+        let is_other =
+            |record: &TransactionRecord| record.id == self.id && record.other_pool == self.other.id;
+        let is_first = !self.has_begun.load(Ordering::SeqCst);
+        if is_first && session.state.records.read().transactions().values().any(is_other) {
+            return Err(self.is_over("is not over, and another one has its id"));
         }
         match self.decide.is_some() && self.has_begun.load(Ordering::SeqCst) {
             true => Err(self.is_over("was prepared before")),
@@ -187,8 +195,7 @@ pub(crate) fn conclude(session: &Session, turn: &Turn<'_>, number: u64) -> Resul
 
 /// The record of a transaction, by the number of its first entry.
 fn record(pool: &State, number: u64) -> Result<TransactionRecord> {
-    let records = pool.records.read();
-    let found = records.transactions().get(&number).cloned();
+    let found = pool.records.read().kept_transactions().get(&number).cloned();
     found.ok_or_else(|| Error::Invalid(format!("no transaction has the entry {number}")))
 }
 
@@ -349,16 +356,12 @@ pub(crate) fn conclude_later(session: &Session, number: u64, ending: Ending) -> 
 /// See [`crate::Pool::forget_transaction`].
 pub(crate) fn forget(session: &Session, number: u64) -> Result<()> {
     let pool = &*session.state;
-    let turn = crate::commit::turn::turn(pool, None)?;
-    match record(pool, number)?.state {
-        TransactionState::Prepared => {
-            Err(Error::Invalid("what is prepared is decided, and not forgotten".to_owned()))
-        }
-        _ => turn.commit(Some(&mut |commit| {
-            end_record(commit, number, None);
-            Ok(())
-        })),
+    pool.check_writable()?;
+    if record(pool, number)?.state == TransactionState::Prepared {
+        return Err(Error::Invalid("what is prepared is decided, and not forgotten".to_owned()));
     }
+    Arc::make_mut(&mut pool.records.write()).forget_transaction(number);
+    Ok(())
 }
 
 fn hexadecimal(id: &[u8; 16]) -> String {

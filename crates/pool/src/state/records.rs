@@ -35,6 +35,8 @@ pub(crate) struct Records {
     lists: HashMap<u64, u64>,
     reclaims: Arc<Reclaims>,
     transactions: Arc<Transactions>,
+    /// Those of them that go with the next commit.
+    forgotten: BTreeSet<u64>,
 }
 
 impl Records {
@@ -122,7 +124,27 @@ impl Records {
 
     /// From now on these are not over.
     pub(crate) fn set_transactions(&mut self, transactions: Arc<Transactions>) {
+        self.forgotten.retain(|number| transactions.contains_key(number));
         self.transactions = transactions;
+    }
+
+    /// The transactions of which the next commit has records.
+    pub(crate) fn kept_transactions(&self) -> Arc<Transactions> {
+        let mut kept = Arc::clone(&self.transactions);
+        if self.has_forgotten() {
+            Arc::make_mut(&mut kept).retain(|number, _| !self.forgotten.contains(number));
+        }
+        kept
+    }
+
+    /// The record of a transaction goes with the next commit.
+    pub(crate) fn forget_transaction(&mut self, number: u64) {
+        self.forgotten.insert(number);
+    }
+
+    /// Whether records of transactions go with the next commit.
+    pub(crate) fn has_forgotten(&self) -> bool {
+        !self.forgotten.is_empty()
     }
 
     /// Whether an entry of the log is one of a transaction that is prepared.

@@ -146,7 +146,7 @@ impl Half {
     /// The pool is not where it was.
     fn daemon_of(&self, place: &PoolPlace) -> Result<Option<Target>> {
         let own = self.target.daemon.as_ref();
-        let found = daemons::of_pool(&place.path, &place.id)?;
+        let found = daemons::of_pool_or_moved(&place.path, &place.id)?;
         let found = found.filter(|it| own.is_some_and(|own| it.is_of_user_of(own)));
         Ok(found.map(Target::of_daemon))
     }

@@ -65,6 +65,11 @@ fn end(target: &Target, transaction: JointId, resolution: Resolution) -> Result<
 fn find(target: &Target, word: &str) -> Result<(TwoPoolRow, String)> {
     let StatusReport { two_pools: mut rows, pool_id, .. } = status(target)?;
     rows.retain(|row| names(word, &row.id));
+    // Several of one id and one other pool end one after the other.
+    let is_one = rows.windows(2).all(|pair| pair[0].joint_id() == pair[1].joint_id());
+    if is_one {
+        rows.truncate(1);
+    }
     match (rows.pop(), rows.is_empty()) {
         (Some(row), true) => Ok((row, pool_id)),
         (Some(_), false) => Err(Error::usage(format!("several transactions begin with {word}"))

@@ -37,11 +37,10 @@ impl Transactions for ClusterHome {
         };
         let shown = Shown { store, commits: store, mounts, user: None };
         let was_in_doubt = self.store().is_in_doubt();
-        // Clients choose ids: an earlier transaction may have had this one.
-        let had_merged = self.store().has_merged(order.fork);
         match transactions::merge(&shown, &branch, order) {
-            // It is in the log; what has failed came after that. The kernel has not heard of it.
-            Err(_) if !had_merged && self.store().has_merged(order.fork) => {
+            // It is in the log of the home, also where it is inside of another one; what has failed
+            // came after that. The kernel has not heard of it.
+            Err(_) if store.has_merged() => {
                 self.forget(mounts);
                 Ok(CommitSummary { committed: true, ..CommitSummary::default() })
             }

@@ -47,6 +47,8 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::Merge(request) => return merge(pool, request),
         Operation::Resolve { transaction, resolution } => {
             unfinished::resolve(pool, transaction, *resolution)?;
+            // What somebody has asked for is durable when it is answered.
+            pool.commit()?;
         }
         Operation::Hold { snapshot, tag } => pool.hold(&snapshot.parse()?, tag)?,
         Operation::Release { snapshot, tag } => pool.release(&snapshot.parse()?, tag)?,

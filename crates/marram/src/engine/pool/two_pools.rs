@@ -56,6 +56,10 @@ impl TwoPools for PoolHome {
         }
     }
 
+    fn knows(&self, id: &str) -> bool {
+        id_of(id).is_ok_and(|id| self.pool().knows_transaction(id))
+    }
+
     fn unfinished(&self) -> Vec<TwoPoolRow> {
         rows(self.pool())
     }

@@ -34,7 +34,7 @@ pub(super) fn rows(pool: &Pool) -> Vec<TwoPoolRow> {
 /// # Errors
 /// There is none of this id with this other pool; it is at another stage; a failed commit.
 pub(super) fn resolve(pool: &Pool, of: &JointId, resolution: Resolution) -> Result<()> {
-    let number = find(pool, of)?.number;
+    let number = find(pool, of, resolution)?.number;
     match ending_of(resolution) {
         Some(ending) => pool.conclude_prepared(number, ending)?,
         None => pool.forget_transaction(number)?,
@@ -54,7 +54,7 @@ pub(super) fn resolve_below(
     mounts: &dyn Mounts,
     (of, resolution): (&JointId, Resolution),
 ) -> Result<()> {
-    let found = find(pool, of)?;
+    let found = find(pool, of, resolution)?;
     let Some(ending) = ending_of(resolution).filter(|ending| ending.committed) else {
         return resolve(pool, of, resolution);
     };
@@ -92,11 +92,18 @@ pub(super) fn resolve_below(
     })
 }
 
-/// Clients choose ids: one of the same id with a third pool is another transaction.
-fn find(pool: &Pool, of: &JointId) -> Result<TwoPoolTransaction> {
+/// Clients choose ids: one of the same id with a third pool is another transaction. A pool that was
+/// made by hand may have several of one id with one other pool: what is said of them holds for
+/// all, and they end one after the other, each by what can end it.
+fn find(pool: &Pool, of: &JointId, resolution: Resolution) -> Result<TwoPoolTransaction> {
     let (id, other) = (id_of(&of.id)?, id_of(&of.other)?);
-    let mut all = pool.two_pool_transactions().into_iter();
-    all.find(|row| row.id == id && row.other.id == other).ok_or_else(|| {
+    let mut all = pool.two_pool_transactions();
+    all.retain(|row| row.id == id && row.other.id == other);
+    let is_decided = ending_of(resolution).is_none();
+    let can_end =
+        |row: &TwoPoolTransaction| (row.state != TransactionState::Prepared) == is_decided;
+    let at = all.iter().position(can_end).unwrap_or(0);
+    all.into_iter().nth(at).ok_or_else(|| {
         let JointId { id, other } = of;
         Error::not_found(format!("no transaction {id} with pool {other} is unfinished here"))
     })
@@ -124,4 +131,89 @@ pub(super) fn id_of(text: &str) -> Result<[u8; 16]> {
         return Err(wrong());
     }
     u128::from_str_radix(text, 16).map(u128::to_be_bytes).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{resolve, rows};
+    use crate::control::protocol::{JointId, Resolution, TwoPoolRow};
+    use crate::names::hexadecimal;
+    use marram_device::{Device, MemoryDevice};
+    use marram_history::{MergeOptions, MergePart, MergeSides, Touched, merge_together};
+    use marram_pool::{Author, CreateOptions, OpenOptions, OtherPool, Pool, Verdict, create};
+    use marram_posix::{Posix, PosixOptions, hold_together};
+    use marram_store::{DatasetName, Source, Store};
+    use marram_vfs::Ino;
+    use std::sync::Arc;
+
+    fn pool() -> Arc<Pool> {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
+        let fresh = CreateOptions {
+            label: String::new(),
+            properties: Default::default(),
+            pool_id: [9; 16],
+            secret: 9,
+            now_seconds: 0,
+        };
+        create(&[Arc::clone(&device)], &fresh).unwrap();
+        Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap()
+    }
+
+    /// Has a transaction in a dataset prepared that the other pool does not decide.
+    fn prepared(pool: &Arc<Pool>, dataset: &str, (id, other): (u8, u8)) {
+        let dataset: DatasetName = dataset.parse().unwrap();
+        let store: &dyn Store = &**pool;
+        let view = store.open(&Source::live(dataset.clone())).unwrap();
+        let parent = Posix::new(view, PosixOptions::default()).unwrap();
+        let fork = DatasetName::of_transaction(&format!("{dataset}{id}")).unwrap();
+        store.begin_fork(&dataset, &fork, 1).unwrap();
+        let fork = Source::live(fork);
+        let base = store.report(&fork).unwrap().origin.unwrap();
+        let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
+        let strict = |_: &Touched| Vec::new();
+        let options =
+            MergeOptions { strict: Some(&strict), always: true, ..MergeOptions::default() };
+        let acting = pool.acting_for(Author { user: Some(0), command: "tx run".to_owned() });
+        let other = OtherPool { id: [other; 16], path: "/other".to_owned() };
+        let acting = acting.preparing([id; 16], other, Arc::new(|| Verdict::Unknown));
+        let part = MergePart { parent: &parent, sides, options: &options };
+        merge_together(&acting, &[part], &|| Ok(hold_together(&[&parent]))).unwrap_err();
+    }
+
+    fn named(id: u8, other: u8) -> JointId {
+        JointId { id: hexadecimal(&[id; 16]), other: hexadecimal(&[other; 16]) }
+    }
+
+    #[test]
+    fn what_a_pool_says_holds_for_what_was_prepared_with_it_alone() {
+        let pool = pool();
+        for dataset in ["a", "b", "c"] {
+            pool.create(&dataset.parse().unwrap(), &Default::default()).unwrap();
+        }
+        prepared(&pool, "a", (7, 1));
+        prepared(&pool, "b", (7, 2));
+        prepared(&pool, "c", (8, 1));
+        let left = || {
+            let mut all: Vec<String> =
+                rows(&pool).into_iter().map(|row| row.datasets[0].clone()).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(left(), ["a", "b", "c"]);
+        for of in [named(7, 3), named(8, 2), named(9, 1)] {
+            let refused = resolve(&pool, &of, Resolution::Committed).unwrap_err();
+            assert!(refused.message.contains(&of.id) && refused.message.contains(&of.other));
+        }
+        // What is prepared is decided, and not forgotten.
+        resolve(&pool, &named(7, 1), Resolution::Forgotten).unwrap_err();
+        assert_eq!(left(), ["a", "b", "c"], "nothing has changed");
+        resolve(&pool, &named(7, 2), Resolution::Aborted).unwrap();
+        assert_eq!(left(), ["a", "c"]);
+        resolve(&pool, &named(7, 1), Resolution::CommittedByHand).unwrap();
+        assert_eq!(left(), ["a", "c"], "it is known until the other pool is heard");
+        assert_eq!(rows(&pool)[0].state, TwoPoolRow::COMMITTED_BY_HAND);
+        resolve(&pool, &named(7, 1), Resolution::Forgotten).unwrap();
+        resolve(&pool, &named(8, 1), Resolution::Committed).unwrap();
+        assert!(left().is_empty());
+    }
 }

@@ -41,6 +41,8 @@ pub(super) fn perform(shown: &Shown<'_>, operation: &Operation) -> Result<Answer
         Operation::RollbackDirectory(order) => mounted::rollback_directory(shown, order),
         Operation::Resolve { transaction, resolution } => {
             unfinished::resolve_below(shown.pool, shown.mounts, (transaction, *resolution))?;
+            // What somebody has asked for is durable when it is answered.
+            shown.pool.commit()?;
             Ok(Answer::Done)
         }
         Operation::Versions(order) => versions(shown.pool, order, shown.user),

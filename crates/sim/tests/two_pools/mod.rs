@@ -1,6 +1,8 @@
 //! Transactions over two pools: whatever a crash leaves of both, with one order of all that was
 //! written, the transaction is in both or in neither once they have heard of each other.
 
+mod serial;
+
 use crate::small_pool;
 use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
@@ -11,13 +13,13 @@ use marram_pool::planted::{PlantedBug, plant};
 use marram_pool::{Author, Ending, OpenOptions, OtherPool, Pool, TransactionState, Verdict};
 use marram_posix::{AccessTimes, Posix, PosixOptions, hold_together, turn_together};
 use marram_sim::Random;
-use marram_sim::device::{CrashState, Event, Fate, RecordingDevice, Trace};
+use marram_sim::device::{CrashState, Event, Fate, Fault, FaultyDevice, RecordingDevice, Trace};
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A device that marks each of its events with its number among those of all devices.
 struct Ordered {
@@ -170,21 +172,21 @@ fn run(decides: &Arc<Side>, prepares: &Arc<Side>, id: u8, way: Way) -> bool {
     if way == Way::Refuses {
         write_file(&decides.files, &format!("beside {id}"), b"beside").expect("it is written");
     }
-    let there = Arc::clone(decides);
+    let (there, decided) = (Arc::clone(decides), OnceLock::new());
     let decide = move || {
         if way == Way::IsAway {
             return Verdict::Unknown;
         }
-        let there = Arc::clone(&there);
-        // The daemon of another pool is another process.
-        let decided = std::thread::spawn(move || {
+        let decide = || {
             let pool = there.acting().deciding([id; 16], other(2));
-            there.merge(&pool, id, way == Way::Refuses)
-        });
-        match (decided.join().expect("no panic"), way) {
+            there.merge(&pool, id, way == Way::Refuses).is_ok_and(|applied| applied)
+        };
+        // The daemon of another pool is another process, which decides once.
+        let on_its_own = || std::thread::scope(|scope| scope.spawn(decide).join());
+        match (*decided.get_or_init(|| on_its_own().expect("no panic")), way) {
             (_, Way::IsLost) => Verdict::Unknown,
-            (Ok(true), _) => Verdict::Committed,
-            _ => Verdict::Aborted,
+            (true, _) => Verdict::Committed,
+            (false, _) => Verdict::Aborted,
         }
     };
     let pool = prepares.acting().preparing([id; 16], other(1), Arc::new(decide));
@@ -508,4 +510,103 @@ fn a_pool_that_is_opened_in_doubt_stays_so_until_somebody_decides() {
         forget(&pool);
         assert!(pool.two_pool_transactions().is_empty());
     }
+}
+
+/// Flushes of both pools since a device was asked last.
+fn flushes(recorders: &[Arc<RecordingDevice>; 2]) -> [usize; 2] {
+    [0, 1].map(|which| {
+        let trace = recorders[which].trace();
+        trace.events().iter().filter(|event| **event == Event::Flush).count()
+    })
+}
+
+/// The figures of `docs/transactions.md`.
+#[test]
+fn a_transaction_over_two_pools_costs_six_flushes() {
+    let device = |label| Arc::new(RecordingDevice::in_memory(small_pool::empty(label)));
+    let recorders = [device("decides"), device("prepares")];
+    let [decides, prepares] = [&recorders[0], &recorders[1]].map(|it| Side::new(it.clone()));
+    for side in [&decides, &prepares] {
+        write_file(&side.files, "old", b"old").expect("it is written");
+        side.pool.commit().expect("it commits");
+    }
+    for id in 1..4 {
+        let before = flushes(&recorders);
+        assert!(run(&decides, &prepares, id, Way::Commits));
+        let after = flushes(&recorders);
+        assert_eq!([after[0] - before[0], after[1] - before[1]], [2, 4], "transaction {id}");
+        assert!(decides.pool.two_pool_transactions().is_empty(), "it is forgotten");
+        assert!(decides.pool.knows_transaction([id; 16]), "but no other gets its id");
+    }
+    // What was decided before the last one has gone with its commit.
+    assert!(!decides.pool.knows_transaction([2; 16]));
+    let before = flushes(&recorders);
+    decides.pool.commit().expect("it commits");
+    assert_eq!(flushes(&recorders)[0] - before[0], 2, "a commit in the background takes it");
+    assert!(!decides.pool.knows_transaction([3; 16]));
+    decides.pool.commit().expect("it commits");
+    assert_eq!(flushes(&recorders)[0] - before[0], 2, "and there is nothing more to do");
+    // What an unmount leaves has no mark that keeps older programs away.
+    assert!(run(&decides, &prepares, 4, Way::Commits));
+    decides.pool.close().expect("it closes");
+    let memory = MemoryDevice::from_bytes(
+        recorders[0]
+            .trace()
+            .image(CrashState { cut: recorders[0].trace().events().len(), fate: Fate::Durable }),
+    );
+    assert_eq!(features(&memory) & feature::TWO_POOLS, 0);
+    assert_eq!(findings(&memory), [""; 0]);
+}
+
+/// What is said of a transaction is said of its id.
+#[test]
+fn no_other_transaction_has_the_id_of_one_that_is_not_over() {
+    let ([decides, prepares], _) = in_doubt(Way::IsLost);
+    decides.work(9);
+    let pool = decides.acting().deciding([1; 16], other(2));
+    let refused = decides.merge(&pool, 9, false).unwrap_err();
+    assert!(refused.to_string().contains("another one has its id"), "{refused}");
+    decides.end(9);
+    resolve(&decides.pool, &prepares.pool);
+    let prepares = prepares.anew();
+    assert!(decides.pool.two_pool_transactions().is_empty());
+    assert!(decides.pool.knows_transaction([1; 16]), "a crash would bring it back");
+    decides.pool.commit().expect("it commits");
+    assert!(run(&decides, &prepares, 1, Way::Commits), "it is gone for good");
+}
+
+/// A file system of which the state cannot be read anew when a doubt ends goes on with nothing that
+/// it has in memory: it answers errors, also when the device works again, until it is opened anew.
+#[test]
+fn a_file_system_that_cannot_be_read_when_a_doubt_ends_is_at_its_end() {
+    let memory = |label| Arc::new(MemoryDevice::from_bytes(small_pool::empty(label)));
+    let faulty = Arc::new(FaultyDevice::scripted(memory("prepares"), Vec::new()));
+    let decides = Side::new(memory("decides"));
+    let options = OpenOptions { cache_bytes: 0, ..OpenOptions::new(|| 0) };
+    let pool = Pool::open(vec![faulty.clone()], options).expect("it opens");
+    let beside: DatasetName = "beside".parse().unwrap();
+    pool.create(&beside, &Default::default()).expect("it is made");
+    let files = posix(&*pool, &root());
+    let prepares = Arc::new(Side { pool, files });
+    write_file(&prepares.files, "file 0", &b"file 0".repeat(900)).expect("it is written");
+    assert!(!run(&decides, &prepares, 1, Way::IsLost));
+    let (files, pool) = (&prepares.files, &prepares.pool);
+    let row = pool.two_pool_transactions().remove(0);
+    let ending = Ending { committed: true, by_hand: false, views_go_on: true };
+    let conclude = || {
+        pool.conclude_prepared(row.number, ending).expect("it is concluded");
+        faulty.set_script((0..200).map(|nth| Fault::FailRead { nth }).collect());
+        Ok::<_, marram_vfs::Error>(())
+    };
+    turn_together(&[&**files], conclude, || pool.end_views(&row.dataset_numbers))
+        .expect_err("the device fails");
+    faulty.set_script(Vec::new());
+    for name in ["file 0", "file 1"] {
+        assert!(has_file(files, name).is_err(), "{name} is not read by a view of before");
+    }
+    assert!(write_file(files, "new", b"new").is_err(), "and nothing is changed by it");
+    let anew = posix(&**pool, &root());
+    assert_eq!([has_file(&anew, "file 0"), has_file(&anew, "file 1")], [Ok(true), Ok(true)]);
+    let beside = posix(&**pool, &Source::live(beside));
+    write_file(&beside, "new", b"new").expect("other datasets go on");
 }
