@@ -23,6 +23,7 @@ mod sync;
 mod transactions;
 mod transactions_in_library;
 mod transport;
+mod versions;
 
 use clap::Parser;
 use marram_lab::failure::{Result, fail};
@@ -126,6 +127,8 @@ enum Workloads {
     TransactionsInLibrary,
     /// What a snapshot takes after inserts: tables 5.2 to 5.4 of the thesis Kabi.
     Kabi,
+    /// 50 versions of a tree, a mailbox, a database, an image: bytes stored and sent.
+    Versions,
 }
 
 impl Workloads {
@@ -157,6 +160,7 @@ impl Workloads {
             | Workloads::TransactionsInLibrary
             | Workloads::Patches
             | Workloads::Kabi
+            | Workloads::Versions
             | Workloads::Pmem => &[],
         }
     }
@@ -210,6 +214,7 @@ fn run_all(arguments: &Arguments) -> Result<()> {
             Workloads::Pmem => pmem::run_all(arguments)?,
             Workloads::Patches => patches::run_all(arguments)?,
             Workloads::Kabi => kabi::run_all(arguments)?,
+            Workloads::Versions => versions::run_all(arguments)?,
             _ => {}
         }
     }
