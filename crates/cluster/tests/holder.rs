@@ -82,7 +82,9 @@ fn an_older_state_in_the_place_of_the_file_is_refused() {
     let store = folder.path().join("store");
     let with = |content: u8| {
         let database: Arc<dyn Database> = Arc::new(SqliteDatabase::open(&store).unwrap());
-        let cluster = opened(&database).unwrap();
+        // No two clients have the same number.
+        let options = after_all(10 + content, &StillClock::new());
+        let cluster = Cluster::open(database, options).unwrap();
         put(&cluster, "root", 2, content).unwrap();
         cluster.close().unwrap();
     };
