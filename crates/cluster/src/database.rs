@@ -184,6 +184,12 @@ pub trait Database: Send + Sync {
     /// Bytes that the database takes where it lies.
     fn bytes(&self) -> Result<u64>;
 
+    /// What tells this database from a copy of it, and stays for as long as it is there; empty
+    /// where nothing does.
+    fn identity(&self) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
     /// Calls that have gone to a server up to now; none where there is no server.
     fn round_trips(&self) -> u64 {
         0

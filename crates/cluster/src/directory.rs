@@ -6,7 +6,8 @@
 //! directory stays open, so that what is mounted over it later changes nothing. Where the marker
 //! is, a folder that is missing is made again at the next opening: copies leave empty ones out.
 //!
-//! A file of its own, the **marker**, says of which store the directory is.
+//! A file of its own, the **marker**, says of which store the directory is. Another one says which
+//! database of that store **holds** it: a database can be copied.
 
 use crate::format::{BlocksPlace, ObjectName};
 use crate::objects::Objects;
@@ -23,6 +24,8 @@ use std::thread::Builder;
 
 /// The name of the marker.
 const MARKER: &str = "marram-blocks";
+/// The name of the file that says which database holds the directory.
+const HOLDER: &str = "marram-blocks-holder";
 /// What a file is called until it is whole.
 const HALF: &str = ".part";
 /// What a file system makes in its own top.
@@ -205,7 +208,9 @@ impl Directory {
 
     /// Removes all that is in it, of a store that could not be made.
     pub fn discard(&self) {
-        let _left_if_it_cannot_be_removed = unlinkat(&self.root, MARKER, AtFlags::empty());
+        for name in [MARKER, HOLDER] {
+            let _left_if_it_cannot_be_removed = unlinkat(&self.root, name, AtFlags::empty());
+        }
         for first in 0..=u8::MAX {
             for name in self.list(first).unwrap_or_default() {
                 let _left = self.remove(&name);
@@ -370,6 +375,29 @@ impl Objects for Directory {
             Ok(None) => Err(self.not_there()),
             Err(error) => Err(failed("read the marker in", &self.path, error)),
         }
+    }
+
+    fn holder(&self) -> Result<Option<Vec<u8>>> {
+        let found = self.read_file(HOLDER, MARKER_BYTES_MAX);
+        found.map_err(|error| failed("read", &self.path.join(HOLDER), error))
+    }
+
+    fn set_holder(&self, said: &[u8]) -> Result<()> {
+        let half = format!("{HOLDER}{HALF}");
+        let set = self
+            .write_new(&half, said)
+            .and_then(fsync)
+            .and_then(|()| renameat(&self.root, half.as_str(), &self.root, HOLDER))
+            .and_then(|()| fsync(&self.root));
+        set.map_err(|error| {
+            let _left_if_it_cannot_be_removed =
+                unlinkat(&self.root, half.as_str(), AtFlags::empty());
+            failed("write", &self.path.join(HOLDER), error)
+        })
+    }
+
+    fn holder_place(&self) -> String {
+        self.path.join(HOLDER).display().to_string()
     }
 
     fn place(&self) -> BlocksPlace {

@@ -14,6 +14,7 @@
 //! | [`memory`], [`sqlite`] | a database in memory, and SQLite |
 //! | [`server`], [`postgres`], [`mongo`] | what servers have in common, PostgreSQL, and MongoDB |
 //! | [`Objects`], [`directory`] | blocks outside of the database, and as files of a directory |
+//! | `holder` | which database holds the place of blocks outside of it |
 //! | [`mod@format`] | rows and entries as bytes |
 //! | `rows`, `blocks` | sealed rows and verified blocks |
 //! | `catalogue`, `draft` | datasets and lines, and how an entry changes them |
@@ -37,6 +38,7 @@ mod draft;
 mod failure;
 mod follow;
 pub mod format;
+mod holder;
 mod item_cache;
 mod known;
 mod locks;

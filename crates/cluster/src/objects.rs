@@ -38,6 +38,15 @@ pub trait Objects: Send + Sync {
         Ok(())
     }
 
+    /// What the place says of the database that holds it; none if nothing was said.
+    fn holder(&self) -> Result<Option<Vec<u8>>>;
+
+    /// Says another thing of it, durable when this returns.
+    fn set_holder(&self, said: &[u8]) -> Result<()>;
+
+    /// Where that stands, for people.
+    fn holder_place(&self) -> String;
+
     /// Which place it is.
     fn place(&self) -> BlocksPlace;
 

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
 };
-use rustix::fs::{Mode, OFlags, fsync, open};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, fsync, open, statx};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -239,6 +239,20 @@ impl Database for SqliteDatabase {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(Error::Io(format!("SQLite: cannot sync {}: {error}", log.display()))),
         }
+    }
+
+    /// The number of its file, and when that was made. A copy is another file.
+    fn identity(&self) -> Result<Vec<u8>> {
+        let asked = StatxFlags::INO | StatxFlags::BTIME;
+        let found = statx(CWD, &self.path, AtFlags::empty(), asked).map_err(|error| {
+            Error::Io(format!("SQLite: cannot look at {}: {error}", self.path.display()))
+        })?;
+        let mut identity = found.stx_ino.to_le_bytes().to_vec();
+        if StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME) {
+            identity.extend(found.stx_btime.tv_sec.to_le_bytes());
+            identity.extend(found.stx_btime.tv_nsec.to_le_bytes());
+        }
+        Ok(identity)
     }
 
     fn bytes(&self) -> Result<u64> {

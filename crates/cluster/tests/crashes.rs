@@ -192,7 +192,7 @@ fn acknowledged_is_there(server: &dyn Engine, step: usize) {
 }
 
 /// Another client sees one of two moments, and works on; what is wrong is the error.
-fn check_reopened(
+pub(crate) fn check_reopened(
     left: &Arc<dyn Database>,
     clock: &StillClock,
     moments: &[State],

@@ -1,9 +1,14 @@
 //! Blocks as files of a directory: the contract of a store, histories, and what may happen to
 //! files.
 
-use crate::crashes::{clean, put};
+use crate::crashes::{STEPS, check_reopened, clean, moments, put};
+use crate::dying::Dying;
+use crate::engines::Engine;
 use crate::histories::run_made;
+use crate::mongo_server::Shared;
+use crate::server::Server;
 use crate::stores::{StillClock, after_all, made_with, options};
+use marram_cluster::database::{Range, Table};
 use marram_cluster::directory::Directory;
 use marram_cluster::format::ObjectName;
 use marram_cluster::memory::MemoryDatabase;
@@ -19,9 +24,11 @@ use tempfile::TempDir;
 
 /// Histories, and the steps that each has are those of other stores.
 const SEEDS: u64 = 12;
+/// Histories on a server of PostgreSQL.
+const SEEDS_ON_A_SERVER: u64 = 3;
 
 /// A folder in memory where there is one: what syncs is not judged here.
-fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     let builder = || tempfile::Builder::new().prefix("marram-blocks-").to_owned();
     match memory.is_dir() {
@@ -31,12 +38,12 @@ fn folder() -> TempDir {
 }
 
 /// Makes a store of that number in a database, with its blocks in a new directory.
-fn made_in(database: &Arc<dyn Database>, blocks: &Path, number: u8) {
+pub(crate) fn made_in(database: &Arc<dyn Database>, blocks: &Path, number: u8) {
     let directory = Directory::create(blocks, &[number; 16]).unwrap();
     made_with(database, number, Some(Arc::new(directory)));
 }
 
-fn in_sqlite(folder: &Path, number: u8) -> Arc<dyn Database> {
+pub(crate) fn in_sqlite(folder: &Path, number: u8) -> Arc<dyn Database> {
     let database: Arc<dyn Database> =
         Arc::new(SqliteDatabase::create(&folder.join("store")).unwrap());
     made_in(&database, &folder.join("blocks"), number);
@@ -44,7 +51,7 @@ fn in_sqlite(folder: &Path, number: u8) -> Arc<dyn Database> {
 }
 
 /// The files with blocks below a directory.
-fn files(blocks: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(blocks: &Path) -> Vec<PathBuf> {
     let folders = fs::read_dir(blocks).unwrap().map(|it| it.unwrap().path());
     let folders = folders.filter(|path| path.is_dir());
     let files = folders.flat_map(|it| fs::read_dir(it).unwrap().map(|file| file.unwrap().path()));
@@ -80,6 +87,61 @@ fn operations_of_clients_with_blocks_in_a_directory_are_each_at_one_moment() {
         let first = in_sqlite(folder.path(), 7);
         let second = SqliteDatabase::open(&folder.path().join("store")).unwrap();
         run_made(4000 + seed, &[first, Arc::new(second)], None).unwrap();
+    }
+}
+
+#[test]
+fn operations_of_clients_of_a_server_with_blocks_in_a_directory_are_each_at_one_moment() {
+    let Some(server) = Server::start() else { return };
+    (0..SEEDS_ON_A_SERVER).for_each(|seed| history_on(&server, 5000 + seed));
+}
+
+#[test]
+fn operations_of_clients_of_mongodb_with_blocks_in_a_directory_are_each_at_one_moment() {
+    Shared::find().iter().for_each(|server| history_on(server, 6000));
+}
+
+fn history_on(server: &dyn Engine, seed: u64) {
+    let folder = folder();
+    let databases = server.store(2);
+    made_in(&databases[0], &folder.path().join("blocks"), 7);
+    run_made(seed, &databases, None).unwrap();
+}
+
+#[test]
+fn what_was_acknowledged_outside_of_a_server_is_there_when_a_client_dies() {
+    Server::start().iter().for_each(|server| acknowledged_is_there_outside(server, 13));
+}
+
+#[test]
+fn what_was_acknowledged_outside_of_mongodb_is_there_when_a_client_dies() {
+    Shared::find().iter().for_each(|server| acknowledged_is_there_outside(server, 41));
+}
+
+/// A client dies at each so many calls; another one finds all that was acknowledged, and leaves a
+/// file for each block.
+fn acknowledged_is_there_outside(server: &dyn Engine, step: usize) {
+    let moments = moments().0;
+    let until = |at: Option<(u64, bool)>| {
+        let (folder, clock, databases) = (folder(), StillClock::new(), server.store(2));
+        made_in(&databases[0], &folder.path().join("blocks"), 7);
+        let dying = Arc::new(Dying::new(Arc::clone(&databases[0]), at));
+        let database = Arc::clone(&dying) as Arc<dyn Database>;
+        let opened = Cluster::open(database, options(1, None, &clock));
+        let steps =
+            |cluster| STEPS.iter().take_while(|step| step(&cluster, &clock).is_ok()).count();
+        (opened.map_or(0, steps), dying.written(), folder, clock, databases)
+    };
+    let (done, calls, ..) = until(None);
+    assert_eq!(done, STEPS.len());
+    for at in (0..calls).step_by(step) {
+        let is_made = at % 2 == 0;
+        let (done, _, folder, clock, databases) = until(Some((at, is_made)));
+        let found = check_reopened(&databases[1], &clock, &moments[done..]);
+        found.unwrap_or_else(|what| panic!("dead at call {at}, made: {is_made}: {what}"));
+        let rows = Range::first(Table::Blocks, Vec::new(), vec![u8::MAX; 33], usize::MAX);
+        let rows = databases[1].read(&[rows]).unwrap().concat().len();
+        assert_eq!(files(&folder.path().join("blocks")).len(), rows, "dead at call {at}");
     }
 }
 

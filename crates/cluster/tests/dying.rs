@@ -74,6 +74,10 @@ impl Database for Dying {
         self.writing(|| self.inner.settle())
     }
 
+    fn identity(&self) -> Result<Vec<u8>> {
+        self.inner.identity()
+    }
+
     fn bytes(&self) -> Result<u64> {
         self.inner.bytes()
     }

@@ -151,6 +151,10 @@ impl Database for Interrupted {
         self.inner.settle()
     }
 
+    fn identity(&self) -> Result<Vec<u8>> {
+        self.inner.identity()
+    }
+
     fn bytes(&self) -> Result<u64> {
         self.inner.bytes()
     }

@@ -18,12 +18,13 @@ type Contents = BTreeMap<ObjectName, Vec<u8>>;
 
 /// Objects in memory, of a host that dies when its database is cut off.
 #[derive(Clone)]
-struct Kept {
+pub(crate) struct Kept {
     database: MemoryDatabase,
     /// What is durable.
-    there: Arc<Mutex<Contents>>,
+    pub(crate) there: Arc<Mutex<Contents>>,
     /// What is not, and is lost in a crash.
     waiting: Arc<Mutex<Contents>>,
+    holder: Arc<Mutex<Option<Vec<u8>>>>,
     bug: Option<Bug>,
     after_write: Arc<Mutex<Option<Event>>>,
     before_removal: Arc<Mutex<Option<Event>>>,
@@ -31,7 +32,7 @@ struct Kept {
 
 /// What a place for objects does wrong.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Bug {
+pub(crate) enum Bug {
     /// It answers before an object is durable.
     Early,
     /// An object is named by its block alone.
@@ -45,11 +46,12 @@ fn happen(event: &Mutex<Option<Event>>) {
 }
 
 impl Kept {
-    fn new(database: &MemoryDatabase, bug: Option<Bug>) -> Kept {
+    pub(crate) fn new(database: &MemoryDatabase, bug: Option<Bug>) -> Kept {
         Kept {
             database: database.clone(),
             there: Arc::default(),
             waiting: Arc::default(),
+            holder: Arc::default(),
             bug,
             after_write: Arc::default(),
             before_removal: Arc::default(),
@@ -57,9 +59,10 @@ impl Kept {
     }
 
     /// What a crash leaves beside a copy of the database.
-    fn left(&self, database: &MemoryDatabase) -> Kept {
+    pub(crate) fn left(&self, database: &MemoryDatabase) -> Kept {
         let there = Arc::new(Mutex::new(self.there.lock().clone()));
-        Kept { there, ..Kept::new(database, None) }
+        let holder = Arc::new(Mutex::new(self.holder.lock().clone()));
+        Kept { there, holder, ..Kept::new(database, None) }
     }
 
     fn name(&self, name: &ObjectName) -> ObjectName {
@@ -103,6 +106,20 @@ impl Objects for Kept {
         Ok(self.there.lock().keys().filter(|name| name.block[0] == first).copied().collect())
     }
 
+    fn holder(&self) -> Result<Option<Vec<u8>>> {
+        Ok(self.holder.lock().clone())
+    }
+
+    fn set_holder(&self, said: &[u8]) -> Result<()> {
+        self.database.read(&[])?;
+        *self.holder.lock() = Some(said.to_owned());
+        Ok(())
+    }
+
+    fn holder_place(&self) -> String {
+        "/kept/holder".to_owned()
+    }
+
     fn place(&self) -> BlocksPlace {
         BlocksPlace::Directory("/kept".to_owned())
     }
@@ -130,7 +147,7 @@ fn begun(bug: Option<Bug>, lie: Option<Lie>) -> (MemoryDatabase, Kept, Cluster, 
 }
 
 /// What the verifier finds, and blocks of which the rows or the objects are alone.
-fn found(memory: &MemoryDatabase, kept: &Kept) -> Vec<String> {
+pub(crate) fn found(memory: &MemoryDatabase, kept: &Kept) -> Vec<String> {
     verify_with(memory, Arc::new(kept.left(memory))).unwrap().findings
 }
 

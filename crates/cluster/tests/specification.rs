@@ -1,9 +1,9 @@
 //! The examples of `docs/cluster-format.md` are what the crate reads and writes.
 
 use marram_cluster::format::{
-    BlockRow, BlocksPlace, ClientRecord, Entry, Head, Header, LineRecord, LockPlace, LockRow,
-    LockedRange, ObjectName, Past, Presence, Record, Reference, Role, Section, StoredItem,
-    decode_operation,
+    BlockRow, BlocksPlace, ClientRecord, Entry, Head, Header, Holder, HolderRow, LineRecord,
+    LockPlace, LockRow, LockedRange, ObjectName, Past, Presence, Record, Reference, Role, Section,
+    StoredItem, decode_operation,
 };
 use marram_format::group::Group;
 use marram_format::operation::{OperationKind, OperationRecord};
@@ -80,6 +80,13 @@ fn blocks_outside_are_as_the_specification_has_them() {
     assert_eq!(ObjectName::of_key(&name.key()), Some(name));
     let marker = marram_cluster::directory::marker(&[0x1f; 16]);
     assert!(PAGE.contains(&marker), "{marker}");
+    let holder = Holder { token: [1; 16], database: [0xab; 16] };
+    assert!(PAGE.contains(&holder.encode()), "{}", holder.encode());
+    let tokens = HolderRow(vec![[1; 16], [2; 16]]);
+    assert_eq!(
+        (HolderRow::decode(&example("tokens of the holder")), tokens.encode()),
+        (Ok(tokens), example("tokens of the holder"))
+    );
     let header = Header { id: [1; 16], key: [2; 32], has_blocks_outside: true };
     let bytes = header.encode();
     assert_eq!(bytes[12..16], [1, 0, 0, 0], "the feature that others refuse");

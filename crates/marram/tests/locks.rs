@@ -210,7 +210,23 @@ fn ranges_that_do_not_meet_are_locked_on_both_hosts() {
 
 #[test]
 fn a_program_that_waits_for_a_lock_is_interrupted() {
-    let Some(pair) = pair(Place::File) else { return };
+    pair(Place::File).into_iter().for_each(waits_are_interrupted);
+}
+
+#[test]
+fn a_program_that_waits_for_a_lock_over_io_uring_is_interrupted() {
+    let parameter = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    if !parameter.is_ok_and(|value| value.trim() == "Y") {
+        eprintln!("SKIPPED: the kernel does not offer io_uring for FUSE");
+        return;
+    }
+    let Some(pair) = python().and_then(|_| Pair::new(Place::File)) else { return };
+    pair.run("mount URL here -o transport=io_uring").good();
+    pair.there("mount URL there -o transport=io_uring").good();
+    waits_are_interrupted(pair);
+}
+
+fn waits_are_interrupted(pair: Pair) {
     for family in FAMILIES {
         let [here, there] = file(&pair, family);
         let mut holder = Locker::start(&format!("{family} exclusive"), &here);
@@ -229,7 +245,11 @@ fn a_program_that_waits_for_a_lock_is_interrupted() {
                 killed.ends();
             }
         }
+        let mut next = Locker::wait(&format!("{family} exclusive"), &there);
+        assert!(next.is_silent());
         holder.end();
+        assert_eq!(next.says(), "held", "{family}");
+        next.end();
         is_soon_free(&format!("{family} exclusive"), &there);
     }
     pair.finish();

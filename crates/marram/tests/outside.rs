@@ -1,5 +1,7 @@
 //! A cluster home whose blocks lie in a directory beside its database, as users have it.
 
+use crate::mongo_server::MongoServer;
+use crate::server::Server;
 use crate::workbench::{Workbench, can_mount};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs;
@@ -40,6 +42,78 @@ fn blocks(directory: &Path) -> Vec<(PathBuf, u64)> {
 fn check(bench: &Workbench) {
     let checked = bench.run("check sqlite:work.db --json").result();
     assert_eq!(checked["clean"], true, "{checked}");
+}
+
+#[test]
+fn a_copied_home_is_refused_and_takes_nothing_away() {
+    let Some(bench) = made() else { return };
+    let (mnt, directory) = (bench.path("mnt"), bench.path("blocks"));
+    bench.run("mount sqlite:work.db mnt").good();
+    fs::write(mnt.join("a"), noise(50_000, 1)).unwrap();
+    bench.run("unmount mnt").good();
+    for end in ["", "-wal"] {
+        let [from, to] = ["work.db", "copy.db"].map(|name| bench.path(&format!("{name}{end}")));
+        if from.exists() {
+            fs::copy(from, to).unwrap();
+        }
+    }
+    let before = blocks(&directory);
+    for line in ["mount sqlite:copy.db mnt", "snapshot sqlite:copy.db@x"] {
+        let words = ["another database holds the blocks", "marram-blocks-holder", "remove"];
+        bench.run(line).refused(1, &words);
+    }
+    assert_eq!(blocks(&directory), before);
+    bench.run("mount sqlite:copy.db mnt -o ro").good();
+    assert_eq!(fs::read(mnt.join("a")).unwrap(), noise(50_000, 1));
+    bench.run("unmount mnt").good();
+    check(&bench);
+    bench.run("mount sqlite:work.db mnt").good();
+    assert_eq!(fs::read(mnt.join("a")).unwrap(), noise(50_000, 1));
+    bench.run("unmount mnt").good();
+    // Nothing else is to use it any more: then the other one takes it.
+    fs::remove_file(directory.join("marram-blocks-holder")).unwrap();
+    bench.run("mount sqlite:copy.db mnt").good();
+    bench.run("unmount mnt").good();
+    bench.run("mount sqlite:work.db mnt").refused(1, &["another database holds the blocks"]);
+}
+
+#[test]
+fn content_of_homes_on_servers_lies_in_the_directory() {
+    if !can_mount() {
+        return;
+    }
+    let postgres = Server::start();
+    let mongo = MongoServer::start();
+    let urls = [
+        postgres.as_ref().map(|server| server.place("fs", "home").to_string()),
+        mongo.as_ref().map(|server| server.place("", "home").to_string()),
+    ];
+    for url in urls.into_iter().flatten() {
+        let bench = Workbench::new();
+        bench.make_folder("mnt");
+        let run = |line: &str| bench.run(&line.replace("URL", &url));
+        run("create URL --blocks blocks").good();
+        run("mount URL mnt").good();
+        let (mnt, content) = (bench.path("mnt"), noise(3 << 20, 1));
+        fs::write(mnt.join("large"), &content).unwrap();
+        run("snapshot mnt@a").good();
+        run("fork mnt try").good();
+        fs::write(mnt.join(".marram/forks/try/new"), noise(100_000, 2)).unwrap();
+        run("merge mnt/.marram/forks/try").good();
+        fs::remove_file(mnt.join("large")).unwrap();
+        let status = run("status mnt").good().out;
+        assert!(status.contains("with blocks in /"), "{status}");
+        run("unmount mnt").good();
+        let stored: u64 = blocks(&bench.path("blocks")).iter().map(|(_, len)| len).sum();
+        assert!((3 << 20..4 << 20).contains(&stored), "{url}: content is written once: {stored}");
+        run("mount URL@a mnt").good();
+        assert_eq!(fs::read(mnt.join("large")).unwrap(), content);
+        run("unmount mnt").good();
+        let checked = run("check URL --data --json").result();
+        assert_eq!(checked["clean"], true, "{checked}");
+        fs::rename(bench.path("blocks"), bench.path("away")).unwrap();
+        run("mount URL mnt").refused(1, &["blocks", "bring it back"]);
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@ pub const HEADER: &[u8] = b"header";
 pub const FOLLOWED: &[u8] = b"followed";
 /// The row that says where blocks lie outside of the database.
 pub const BLOCKS: &[u8] = b"blocks";
+/// The row with the tokens by which this database holds them.
+pub const HOLDER: &[u8] = b"holder";
 
 /// Bytes of a key of items.
 const KEY_BYTES: usize = 17;

@@ -6,6 +6,7 @@
 mod entry;
 mod fields;
 mod header;
+mod holder;
 mod item;
 pub mod keys;
 mod lock;
@@ -15,6 +16,7 @@ mod record;
 
 pub use entry::{Edit, Entry, Presence, Section};
 pub use header::{HEADER_BYTES, Header, Seal, VERSION};
+pub use holder::{Holder, HolderRow, TOKENS_MAX, Token};
 pub use item::{BlockId, BlockRow, Head, Past, Reference, StoredItem};
 pub use lock::{LockPlace, LockRow, LockedRange};
 pub use object::{BlocksPlace, ObjectName, UploadId};

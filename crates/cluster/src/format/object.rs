@@ -67,7 +67,7 @@ impl FromStr for ObjectName {
 }
 
 /// Bytes written as hexadecimal digits in small letters.
-fn digits<const N: usize>(text: &str) -> Option<[u8; N]> {
+pub(super) fn digits<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),

@@ -286,6 +286,11 @@ impl Database for MongoDatabase {
         Ok(documents::number(answer.get("totalSize")))
     }
 
+    fn identity(&self) -> Result<Vec<u8>> {
+        let header = Table::Header.name();
+        Ok(self.sessions.patiently(async || server::identity(&self.sessions, header).await)?)
+    }
+
     fn round_trips(&self) -> u64 {
         self.sessions.calls()
     }

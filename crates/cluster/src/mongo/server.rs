@@ -8,7 +8,7 @@ use crate::server::tcp;
 use crate::server::tls::Verified;
 use marram_store::Result;
 use mongodb::Client;
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 use mongodb::event::EventHandler;
 use mongodb::event::cmap::CmapEvent;
 use mongodb::options::{
@@ -219,4 +219,17 @@ pub(super) async fn collections(sessions: &Sessions) -> Outcome<Vec<String>> {
     let batch = cursor.and_then(|cursor| cursor.get_array("firstBatch").ok());
     let name = |it: &Document| it.get_str("name").ok().map(str::to_owned);
     Ok(batch.into_iter().flatten().filter_map(|it| it.as_document().and_then(name)).collect())
+}
+
+/// The number of a collection, which a copy of it does not have; empty where the server tells none.
+pub(super) async fn identity(sessions: &Sessions, name: &str) -> Outcome<Vec<u8>> {
+    let asked = doc! { "listCollections": 1, "filter": { "name": name } };
+    let answer = sessions.command(asked).await?;
+    let cursor = answer.get_document("cursor").ok();
+    let first = cursor.and_then(|cursor| cursor.get_array("firstBatch").ok()?.first());
+    let info = first.and_then(|it| it.as_document()?.get_document("info").ok());
+    match info.and_then(|info| info.get("uuid")) {
+        Some(Bson::Binary(id)) => Ok(id.bytes.clone()),
+        _ => Ok(Vec::new()),
+    }
 }

@@ -197,6 +197,10 @@ impl Database for PostgresDatabase {
         Ok(answers[0].text(0).parse().unwrap_or(0))
     }
 
+    fn identity(&self) -> Result<Vec<u8>> {
+        Ok(self.ask(&[statements::identity(self.schema())])?[0].text(0).into_bytes())
+    }
+
     fn round_trips(&self) -> u64 {
         self.sessions.calls()
     }

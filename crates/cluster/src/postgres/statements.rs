@@ -131,6 +131,16 @@ pub(super) fn bytes(schema: &str) -> Step<'_> {
     Step { text: text.to_owned(), types: &[types::TEXT], values }
 }
 
+/// The numbers of the server's data, of the database, and of the schema. What is copied into
+/// another one has others.
+pub(super) fn identity(schema: &str) -> Step<'_> {
+    let text = "SELECT concat_ws('/', system_identifier, d.oid, n.oid) \
+                FROM pg_control_system(), pg_database AS d, pg_namespace AS n \
+                WHERE datname = current_database() AND nspname = $1";
+    let values = vec![Value::Bytes(schema.as_bytes())];
+    Step { text: text.to_owned(), types: &[types::TEXT], values }
+}
+
 /// Whether a range is that of one row.
 pub(super) fn is_single(range: &Range) -> bool {
     range.from == range.to && range.limit > 0

@@ -138,8 +138,8 @@ impl Cluster {
     /// client left behind the log follow it first.
     ///
     /// # Errors
-    /// What the judge refuses; [`Error::InUse`] beside others for reading only; damage, or the
-    /// database fails.
+    /// What the judge refuses; [`Error::InUse`] beside others for reading only; another database
+    /// holds the blocks; damage, or the database fails.
     pub fn open(database: Arc<dyn Database>, options: OpenOptions) -> Result<Cluster> {
         let header = header(&*database)?;
         let objects = objects::of_store(&header, &*database)?;
@@ -211,6 +211,7 @@ impl Cluster {
             }),
         };
         if !options.read_only {
+            shared.blocks.hold.take(options.session)?;
             shared.join(&options.judge)?;
         }
         let (shared, has_merged) = (Arc::new(shared), Arc::default());
@@ -226,8 +227,9 @@ impl Cluster {
             return self.shared.state.read().refuse_stopped();
         }
         self.shared.say(&|_| Ok(Presence::Closed))?;
+        let held = self.shared.blocks.hold.take_after_uploads(self.shared.session());
         self.shared.stop("it was closed");
-        Ok(())
+        held
     }
 }
 

@@ -70,12 +70,10 @@ impl Cluster {
         let shared = &*self.shared;
         refuse_read_only(shared)?;
         let publisher = shared.publisher.lock();
-        let state = shared.state.read();
-        state.refuse_stopped()?;
-        if !state.is_alone {
+        if !is_alone(shared)? {
             return Ok((Swept::default(), Vec::new()));
         }
-        drop(state);
+        shared.blocks.hold.take_to_remove(shared.session())?;
         let now = shared.now();
         let (mut changes, mut first_error) = (Vec::new(), shared.blocks.failed_sweep.lock().take());
         if after.is_empty() {
@@ -136,6 +134,13 @@ impl Cluster {
             }
         }
     }
+}
+
+/// Whether no other client is there.
+fn is_alone(shared: &Shared) -> Result<bool> {
+    let state = shared.state.read();
+    state.refuse_stopped()?;
+    Ok(state.is_alone)
 }
 
 fn refuse_read_only(shared: &Shared) -> Result<()> {
