@@ -64,7 +64,7 @@ const NOTES: [&str; 2] = [
 
 /// Runs it, and writes the report.
 pub(super) fn run_all(arguments: &Arguments) -> Result<()> {
-    setup::install(&setup::HOSTS_PACKAGES)?;
+    setup::install(&setup::LOCAL_PACKAGES)?;
     let mut sheet = Sheet::titled("PostMark on a home of this machine");
     sheet.header = machine()?;
     sheet.notes = NOTES.map(String::from).into();

@@ -2,8 +2,8 @@
 //! file systems that hosts share, all of them behind the same delay links.
 //!
 //! Hosts are namespaces of this machine; the server has PostgreSQL, Redis and SSH. The delay is
-//! measured before each group of lines, since a machine that is busy adds to it. What a contender
-//! cannot do is named in the report, and the others go on.
+//! measured before each group of lines, since a machine that is busy adds to it. A group
+//! that fails is named in the report, and the other groups go on.
 
 mod contender;
 mod crowd;
@@ -133,8 +133,7 @@ const NOTES: [&str; 4] = [
      in the same server. Caches are as each of them has them by itself.",
     "A line says what is durable when its clock stops. sshfs promises nothing at close but that \
      the server's kernel has the bytes, so it is no peer of the same durability.",
-    "Not raced: NFS (the kernel has no client), GlusterFS, MooseFS and Samba (no setup of ours \
-     installs them yet).",
+    "Not raced: NFS, GlusterFS, MooseFS and Samba, which no setup of ours installs.",
 ];
 
 /// Runs all lines, and writes the report after each group anew.

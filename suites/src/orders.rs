@@ -127,8 +127,8 @@ impl Order<'_> {
             let delay = Seed::new(seed).between(DELAY_MS.0, DELAY_MS.1);
             std::thread::sleep(Duration::from_millis(delay));
             let is_early = working.is_finished();
-            is_over.store(true, Ordering::SeqCst);
             let killed = image.kill();
+            is_over.store(true, Ordering::SeqCst);
             let worked = working.join().unwrap_or_else(|_| fail("the load of names panicked"));
             killed.and(if is_early { worked } else { Ok(()) })
         })?;

@@ -59,6 +59,11 @@ fn a_diff_tells_the_part_that_is_meant() {
     bench.run("diff mnt/.marram/forks/work --exclude {a").refused(2, &["no pattern", "*.o"]);
     let all = bench.run("diff mnt/.marram/forks/work").good().out;
     assert_eq!(bench.run("diff mnt/tree --fork work").good().out, all, "by its name");
+    let part = bench.run("diff mnt/tree --fork work --json -- mnt/.marram/forks/work/src/main.c");
+    let rows = part.result()["differences"].as_array().unwrap().clone();
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!(rows[0]["path"], "/src/main.c");
+    bench.run("diff mnt --fork ../work").refused(2, &["no name of a fork"]);
     bench.run("diff mnt --fork other").refused(10, &["shows no fork other", "marram forks"]);
     bench.run("diff mnt mnt --fork work").refused(2, &["--fork"]);
     end(&bench);

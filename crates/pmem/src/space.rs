@@ -277,8 +277,7 @@ impl Space {
         }
     }
 
-    /// How many pages behind the one at an address are known to be free, up to `most` or a little
-    /// more.
+    /// How many pages behind the one at an address are known to be free, up to `most`.
     pub(crate) fn free_behind(&self, address: u64, most: u64) -> u64 {
         let first = address / PAGE + 1;
         let mut end = first;
@@ -291,7 +290,7 @@ impl Space {
                 break;
             }
         }
-        end.min(self.pages) - first
+        end.min(self.pages).min(first + most) - first
     }
 
     /// Whether the same pages are in use, and as many pointers lead to each.

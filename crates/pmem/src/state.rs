@@ -39,7 +39,7 @@ use tree::UNSIZED;
 
 /// Directories of states that have been left that a change drops.
 const FORGOTTEN_AT_ONCE: usize = 8;
-/// Pages that are prepared together: a few microseconds for one of so many operations.
+/// Pages that are prepared together: some ten microseconds for one of so many operations.
 const PREPARED_PAGES: u64 = 32;
 
 /// When reading moves the access time.

@@ -1,5 +1,5 @@
 //! A link between two network namespaces that delays, limits, drops and cuts what goes through it:
-//! the kernel here has no netem.
+//! not every kernel has netem, and this needs no module of it.
 //!
 //! Each end is one half of a pair of virtual Ethernet devices. The other half stays outside, below
 //! a macvtap device, which a program reads and writes as a file. Two threads carry whole frames

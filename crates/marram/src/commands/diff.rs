@@ -56,9 +56,9 @@ struct Side {
 }
 
 pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<u8> {
-    let (before, after) = sides(arguments)?;
+    let (before, after, roots) = sides(arguments)?;
     let root = common_root(&before, &after)?;
-    let mut selection = selection::order(&arguments.selection, &roots(arguments))?;
+    let mut selection = selection::order(&arguments.selection, &roots)?;
     let below = before.names.iter().flat_map(|name| [b"/", name.as_slice()].concat());
     if !before.names.is_empty() {
         selection.paths = vec![PathText::of(&below.collect::<Vec<u8>>())];
@@ -79,31 +79,36 @@ pub(super) fn run(arguments: &DiffArguments, output: &Output) -> Result<u8> {
     Ok(if output.quiet && !rows.is_empty() { DIFFER } else { 0 })
 }
 
-/// The two states that are compared.
-fn sides(arguments: &DiffArguments) -> Result<(Side, Side)> {
+/// The two states that are compared, and the directories that paths may lie in.
+fn sides(arguments: &DiffArguments) -> Result<(Side, Side, Vec<PathBuf>)> {
     let path = &arguments.before;
     if let Some(name) = &arguments.fork {
         let fork = shown_fork(path, name)?;
-        return alone(side(&fork)?, &fork);
+        let (before, after) = alone(side(&fork)?, &fork)?;
+        return Ok((before, after, vec![fork]));
     }
-    let first = side(path)?;
-    let Some(path) = &arguments.after else { return alone(first, path) };
-    let second = side(path)?;
+    let (first, roots) = (side(path)?, roots(arguments));
+    let Some(second) = &arguments.after else {
+        let (before, after) = alone(first, path)?;
+        return Ok((before, after, roots));
+    };
+    let second = side(second)?;
     if second.target.pool != first.target.pool {
         return Err(Error::usage("the two are in different pools"));
     }
-    Ok((first, second))
+    Ok((first, second, roots))
 }
 
 /// Where the mount that `path` is in shows this fork.
 fn shown_fork(path: &Path, name: &str) -> Result<PathBuf> {
+    let name = fork::fork_name(name)?;
     let target = Target::find(path)?;
     let Some(mount) = &target.directory else {
         return Err(Error::usage(format!("{} is not mounted", path.display()))
             .hint("forks are compared where they can be seen: mount it, and name that directory"));
     };
     let is_roots = target.daemon.as_ref().is_some_and(Daemon::is_roots);
-    fork::shown_at(mount, is_roots, name).ok_or_else(|| {
+    fork::shown_at(mount, is_roots, name.as_str()).ok_or_else(|| {
         Error::not_found(format!("{} shows no fork {name}", mount.display()))
             .hint("`marram forks` lists those that there are")
     })

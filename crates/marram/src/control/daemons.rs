@@ -118,6 +118,11 @@ impl Daemon {
         self.user == other.user
     }
 
+    /// Whether somebody else than the caller runs it.
+    pub(crate) fn is_of_another_user(&self) -> bool {
+        self.user.is_some_and(|user| user != paths::own_uid())
+    }
+
     /// Whether root runs it.
     pub(crate) fn is_roots(&self) -> bool {
         self.user == Some(0)
@@ -163,13 +168,14 @@ pub(crate) fn of_pool(path: &Path, pool_id: &str) -> Result<Option<Daemon>> {
 }
 
 /// The same of a pool that may have been moved: if nothing is at the path any more, it is where a
-/// daemon of this user has it. None if that has none: what is open lives in a daemon.
+/// daemon has it that this user can see. None if none has: what is open lives in a daemon.
 ///
 /// # Errors
 /// Another pool is there, or that is not known.
 pub(crate) fn of_pool_or_moved(path: &Path, pool_id: &str) -> Result<Option<Daemon>> {
     match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(own_of_id(pool_id)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(own_of_id(pool_id)
+            .or_else(|| all().into_iter().find(|daemon| daemon.greeting.pool_id == pool_id))),
         _ => of_pool(path, pool_id),
     }
 }

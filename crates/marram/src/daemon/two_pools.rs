@@ -215,7 +215,9 @@ pub(super) fn settle(daemon: &Daemon) {
             Ok(()) => {
                 daemon.refusals.forget(&row);
                 daemon.log.write(&format!("transaction {}: {resolution:?}", row.id));
-                if resolution == Resolution::Committed {
+                // A second record of the same transaction needs the same word.
+                let needs_it = || pools.standing(&row.joint_id()).is_prepared;
+                if resolution == Resolution::Committed && !needs_it() {
                     forget_elsewhere(daemon, &row.other, &row.id);
                 }
             }

@@ -110,7 +110,9 @@ impl Turn<'_> {
         }
         let takes_ended = !frozen.steps.ended.is_empty();
         match self.make(frozen, None, work) {
-            Err(Error::NoSpace) if takes_ended => self.make(self.freeze(which), None, None),
+            Err(Error::NoSpace) if takes_ended || has_forgotten => {
+                self.make(self.freeze(which), None, None)
+            }
             made => made,
         }
     }

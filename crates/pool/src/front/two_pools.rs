@@ -62,6 +62,17 @@ impl Pool {
         self.session.state.records.read().transactions().values().any(|record| record.id == id)
     }
 
+    /// Whether a transaction was prepared here with this other pool, and its record is there, also
+    /// one that goes with the next commit: a crash before that brings it back, and then the other
+    /// pool's word is needed once more.
+    pub fn may_ask_about(&self, id: [u8; 16], other_pool: [u8; 16]) -> bool {
+        let records = self.session.state.records.read();
+        records.transactions().values().any(|it| {
+            let is_of = it.id == id && it.other_pool == other_pool;
+            is_of && it.state != TransactionState::Decided
+        })
+    }
+
     /// The transactions over two pools that are not over.
     pub fn two_pool_transactions(&self) -> Vec<TwoPoolTransaction> {
         let state = &self.session.state;

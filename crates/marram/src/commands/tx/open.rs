@@ -6,6 +6,7 @@ use crate::control::client::Client;
 use crate::control::daemons;
 use crate::control::protocol::{Answer, JointId, PoolPlace, Request, TransactionRow};
 use crate::error::{Error, Result};
+use crate::paths;
 use crate::target::Target;
 use std::time::Duration;
 
@@ -148,6 +149,12 @@ impl Half {
         let own = self.target.daemon.as_ref();
         let found = daemons::of_pool_or_moved(&place.path, &place.id)?;
         let found = found.filter(|it| own.is_some_and(|own| it.is_of_user_of(own)));
+        let is_seen = paths::is_root() || !own.is_some_and(daemons::Daemon::is_of_another_user);
+        if found.is_none() && !is_seen && !place.path.exists() {
+            let text = format!("{} is not where it was", place.path.display());
+            return Err(Error::not_found(text)
+                .hint("its daemon is of another user: that user, or root, can find it"));
+        }
         Ok(found.map(Target::of_daemon))
     }
 

@@ -51,7 +51,9 @@ impl TwoPools for PoolHome {
             is_open: false,
             is_in_use: false,
             is_decided: rows.iter().any(|row| row.state == TwoPoolRow::DECIDED),
-            is_prepared: rows.iter().any(|row| row.state != TwoPoolRow::DECIDED),
+            is_prepared: id_of(&of.id)
+                .and_then(|id| Ok((id, id_of(&of.other)?)))
+                .is_ok_and(|(id, other)| self.pool().may_ask_about(id, other)),
             has_failed: !is_durable || self.pool().status().health != Health::Online,
         }
     }
