@@ -383,7 +383,8 @@ impl Objects for Directory {
     }
 
     fn set_holder(&self, said: &[u8]) -> Result<()> {
-        let half = format!("{HOLDER}{HALF}");
+        // Of each writer its own: several may come at once.
+        let half = format!("{HOLDER}.{}{HALF}", blake3::hash(said).to_hex());
         let set = self
             .write_new(&half, said)
             .and_then(fsync)

@@ -246,15 +246,22 @@ impl Inner {
         self.age(at, bytes_max);
     }
 
-    /// Lets the older ones go when the younger ones are too many. The one in use stays young, if it
-    /// is not too large by itself.
+    /// Lets the older ones go when the younger ones are too many. The one in use stays young.
     fn age(&mut self, used: (u64, u64), bytes_max: usize) {
         if self.bytes <= bytes_max / 2 {
             return;
         }
+        // One that is too large by itself puts no other one out.
+        if let Some(object) = self.young.remove(&used) {
+            self.bytes -= object.bytes;
+            if object.bytes > bytes_max / 2 {
+                return;
+            }
+            self.young.insert(used, object);
+        }
         self.old = std::mem::take(&mut self.young);
         self.bytes = 0;
-        if let Some(object) = self.old.remove(&used).filter(|it| it.bytes <= bytes_max / 2) {
+        if let Some(object) = self.old.remove(&used) {
             self.bytes = object.bytes;
             self.young.insert(used, object);
         }

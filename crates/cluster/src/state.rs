@@ -133,6 +133,8 @@ pub(crate) struct State {
     /// Another client has taken this one for lost.
     pub(crate) is_expelled: bool,
     pub(crate) company: Company,
+    /// How often it has come back after that.
+    pub(crate) lives: u64,
     /// How often files of a dataset were cut anew while their content waited.
     pub(crate) recuts: BTreeMap<u64, u64>,
 }

@@ -52,6 +52,8 @@ pub(crate) struct Volume {
     pub(crate) shut_down: AtomicBool,
     /// Of which moment is what is kept here, where others change the dataset too.
     pub(crate) moment: AtomicU64,
+    /// And of which history.
+    pub(crate) history: AtomicU64,
     /// Which access control lists are obeyed.
     pub(crate) lists: AccessLists,
     record_bytes: AtomicU64,
@@ -81,6 +83,7 @@ impl Volume {
             shut_down: AtomicBool::new(false),
             // The first look reads the counters again, if others came before it.
             moment: AtomicU64::new(0),
+            history: AtomicU64::new(0),
             lists,
             record_bytes,
         })

@@ -8,6 +8,9 @@ use crate::format::{ClientRecord, Entry, Presence};
 use marram_store::Moment;
 use std::collections::BTreeMap;
 
+/// Where in the number of a history the life of the client stands.
+const LIVES_SHIFT: u32 = 56;
+
 /// A session: the number of a client, which is random.
 pub(crate) type Session = [u8; 16];
 
@@ -99,6 +102,9 @@ impl State {
     pub(crate) fn moment(&self, dataset: u64) -> Moment {
         let record = self.catalogue.record(dataset);
         let changed = record.map_or(u64::MAX, |record| self.company.changed(record.line));
-        Moment { changed, recut: self.recuts.get(&dataset).copied().unwrap_or(0) }
+        let recut = self.recuts.get(&dataset).copied().unwrap_or(0);
+        // A rollback gives the dataset another line. Lines are far below the bits of lives.
+        let history = record.map_or(0, |record| record.line) | self.lives << LIVES_SHIFT;
+        Moment { changed, recut, history }
     }
 }

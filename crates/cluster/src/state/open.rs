@@ -206,6 +206,7 @@ impl Cluster {
                 is_alone: options.read_only,
                 is_answering: false,
                 is_expelled: false,
+                lives: 0,
                 company: found.company,
                 recuts: BTreeMap::new(),
             }),

@@ -161,13 +161,22 @@ fn look_again(together: &dyn Together) -> Result<Moment> {
 /// Looks, and reads anew what is kept in memory about an older moment.
 fn look(volume: &Volume, together: &dyn Together) -> Result<Moment> {
     let moment = look_again(together)?;
-    if volume.moment.load(Ordering::Acquire) < moment.changed {
+    let is_older = || {
+        volume.moment.load(Ordering::Acquire) < moment.changed
+            || volume.history.load(Ordering::Acquire) != moment.history
+    };
+    if is_older() {
         let _all_waits = volume.locks.all();
-        if volume.moment.load(Ordering::Acquire) < moment.changed {
+        if is_older() {
             volume.lazy_times.clear();
             volume.orphans.search_again();
-            volume.counters.read_counts(&*volume.view)?;
+            // Numbers that were taken on another history may be others' on this one.
+            match volume.history.load(Ordering::Acquire) == moment.history {
+                true => volume.counters.read_counts(&*volume.view)?,
+                false => volume.counters.read_again(&*volume.view)?,
+            }
             volume.limits.reload(&*volume.view)?;
+            volume.history.store(moment.history, Ordering::Release);
             volume.moment.store(moment.changed, Ordering::Release);
         }
     }

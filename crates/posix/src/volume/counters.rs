@@ -107,8 +107,8 @@ impl InodeCounters {
         Ok(Some(InodeCounters { seed, names, numbers, counts }))
     }
 
-    /// The state is another one: reads its counts. Numbers that have been given away are not given
-    /// away again.
+    /// The state is another one, on another history: reads its counts. Numbers that have been given
+    /// away, or were taken for that, are not given away again: others may have taken them there.
     pub(crate) fn read_again(&self, view: &dyn View) -> Result<()> {
         let found = InodeCounters::open(view)?;
         let found = found.ok_or_else(|| Error::Damaged("no counters of inodes".to_owned()))?;
@@ -116,7 +116,7 @@ impl InodeCounters {
             count.store(found.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         let mut numbers = self.numbers.lock();
-        let next = numbers.next.max(found.numbers.lock().next);
+        let next = numbers.limit.max(found.numbers.lock().limit);
         *numbers = Numbers { next, end: next, limit: next };
         Ok(())
     }

@@ -41,6 +41,9 @@ pub struct Moment {
     /// Grows when the store has cut files anew, so that they share blocks: all content is as it
     /// was, in other sections.
     pub recut: u64,
+    /// Another one once the dataset has gone back to an earlier state, or once this client has lost
+    /// what it had not published: numbers that were set apart before may be in use by others.
+    pub history: u64,
 }
 
 /// A dataset that other clients change too.
