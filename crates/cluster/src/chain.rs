@@ -101,17 +101,27 @@ fn nearest(link: &Link, head: Option<Row>, past: Option<Row>) -> Result<Option<F
 
 /// A page of the items between two keys.
 pub(crate) fn page(rows: &Rows, links: &[Link], asked: Asked) -> Result<Page> {
-    let ranges: Vec<Range> = links.iter().flat_map(|link| of_page(link, asked)).collect();
-    let answers = rows.read(&ranges)?;
-    let mut page = Gathered::new(asked);
-    let mut answers = answers.into_iter();
-    for link in links {
-        page.add_heads(link, answers.next().unwrap_or_default())?;
-        if let Some(period) = link.period {
-            page.add_pasts((rows, links), period, answers.next().unwrap_or_default())?;
+    let found = pages(rows, links, &[asked])?.pop();
+    Ok(found.unwrap_or_else(|| Gathered::new(asked).finish()))
+}
+
+/// Pages of several parts, in one question.
+pub(crate) fn pages(rows: &Rows, links: &[Link], all: &[Asked]) -> Result<Vec<Page>> {
+    let ranges = |asked: &Asked| links.iter().flat_map(|link| of_page(link, *asked)).collect();
+    let ranges: Vec<Vec<Range>> = all.iter().map(ranges).collect();
+    let mut answers = rows.read(&ranges.concat())?.into_iter();
+    let mut pages = Vec::with_capacity(all.len());
+    for asked in all {
+        let mut page = Gathered::new(*asked);
+        for link in links {
+            page.add_heads(link, answers.next().unwrap_or_default())?;
+            if let Some(period) = link.period {
+                page.add_pasts((rows, links), period, answers.next().unwrap_or_default())?;
+            }
         }
+        pages.push(page.finish());
     }
-    Ok(page.finish())
+    Ok(pages)
 }
 
 fn of_page(link: &Link, asked: Asked) -> Vec<Range> {

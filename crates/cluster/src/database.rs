@@ -201,6 +201,11 @@ pub trait Database: Send + Sync {
         false
     }
 
+    /// Whether questions about many ranges are one round trip, however many they are.
+    fn asks_ranges_at_once(&self) -> bool {
+        false
+    }
+
     /// What kind of database it is, for people.
     fn engine(&self) -> &'static str;
 }

@@ -164,6 +164,10 @@ impl Database for MemoryDatabase {
         self.is_far
     }
 
+    fn asks_ranges_at_once(&self) -> bool {
+        true
+    }
+
     fn engine(&self) -> &'static str {
         "memory"
     }

@@ -163,6 +163,10 @@ impl Database for Interrupted {
         self.inner.is_far()
     }
 
+    fn asks_ranges_at_once(&self) -> bool {
+        self.inner.asks_ranges_at_once()
+    }
+
     fn engine(&self) -> &'static str {
         "interrupted"
     }

@@ -256,7 +256,9 @@ fn a_daemon_that_was_taken_for_lost_commits_nothing() {
     pair.there("mount URL there").good();
     assert!(!pair.there("list there --all").good().out.contains("tx:"), "it goes with the client");
     kill_process(pid, Signal::CONT).unwrap();
-    wait_for("it goes on", || fs::write(here.join("c"), "late").is_ok());
+    // Until it learns that it was taken for lost, it takes what goes into a fork then.
+    let is_back = || fs::write(here.join("c"), "late").is_ok() && there.join("c").exists();
+    wait_for("it goes on", is_back);
     let ran = paused.go_on();
     assert_ne!(ran.status, 0, "{ran:?}");
     for mount in [&here, &there] {

@@ -209,6 +209,10 @@ impl Database for PostgresDatabase {
         true
     }
 
+    fn asks_ranges_at_once(&self) -> bool {
+        true
+    }
+
     fn engine(&self) -> &'static str {
         "PostgreSQL"
     }

@@ -13,6 +13,11 @@ use marram_store::{Key, Result, kind};
 const OBJECT_ROWS: usize = 64;
 /// Inodes of a directory that are worth a question of their own.
 const FORESEEN_MIN: usize = 2;
+/// Rows of each of them.
+const FORESEEN_ROWS: usize = 8;
+/// Ranges that one question names: it has to be short, since a server does not read on while it
+/// waits for its answers to be read.
+const RANGES_AT_ONCE: usize = 128;
 
 impl Shared {
     /// The item under a key of the state that lies on some lines.
@@ -62,8 +67,8 @@ impl Shared {
         Ok(page)
     }
 
-    /// Asks for the inodes of a page of a directory, all at once: a name that was looked for is
-    /// asked for its attributes next, and so are its neighbours.
+    /// Asks for what a page of a directory names, all at once: a name that was looked for is asked
+    /// for its attributes next, and so are its neighbours.
     fn foresee(&self, links: &[Link], page: &Page) {
         if !self.is_far() {
             return;
@@ -77,16 +82,42 @@ impl Shared {
             Known::Item(_) => None,
             Known::Nothing(ticket, _) => Some((key, ticket)),
         };
-        let (keys, tickets): (Vec<Key>, Vec<Ticket>) =
-            entries.filter_map(inode).filter_map(unknown).unzip();
-        if keys.len() < FORESEEN_MIN {
+        let unknown: Vec<(Key, Ticket)> = entries.filter_map(inode).filter_map(unknown).collect();
+        if unknown.len() < FORESEEN_MIN {
             return;
         }
-        // Where it fails, what is asked for next fails and says so.
-        let found = chain::get_all(&self.rows, links, &keys).unwrap_or_default();
-        for ((key, ticket), item) in keys.iter().zip(&tickets).zip(&found) {
+        let learned = match self.rows.database().asks_ranges_at_once() {
+            true => self.learn_objects(links, &unknown),
+            false => self.learn_inodes(links, &unknown),
+        };
+        // What is asked for next fails too then, and says so.
+        let _asked_for_again = learned;
+    }
+
+    /// Inodes with the first items that they have beside their records: for most that is all.
+    fn learn_objects(&self, links: &[Link], unknown: &[(Key, Ticket)]) -> Result<()> {
+        let asked = |(key, _): &(Key, Ticket)| {
+            let (from, to) = (Key::new(key.object, 0, 0), last_of(key.object, u8::MAX));
+            Asked { from, to, limit: FORESEEN_ROWS, descending: false }
+        };
+        let ranges: usize = links.iter().map(|link| 1 + usize::from(link.period.is_some())).sum();
+        for some in unknown.chunks((RANGES_AT_ONCE / ranges.max(1)).max(1)) {
+            let all: Vec<Asked> = some.iter().map(asked).collect();
+            let pages = chain::pages(&self.rows, links, &all)?;
+            for (((_, ticket), asked), page) in some.iter().zip(&all).zip(&pages) {
+                self.items.learn_page(ticket, *asked, page);
+            }
+        }
+        Ok(())
+    }
+
+    fn learn_inodes(&self, links: &[Link], unknown: &[(Key, Ticket)]) -> Result<()> {
+        let keys: Vec<Key> = unknown.iter().map(|(key, _)| *key).collect();
+        let found = chain::get_all(&self.rows, links, &keys)?;
+        for ((key, ticket), item) in unknown.iter().zip(&found) {
             self.items.learn(ticket, *key, item.as_ref());
         }
+        Ok(())
     }
 
     /// Whether a question to the database is a round trip.
