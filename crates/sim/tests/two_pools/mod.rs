@@ -568,11 +568,12 @@ fn no_other_transaction_has_the_id_of_one_that_is_not_over() {
     assert!(refused.to_string().contains("another one has its id"), "{refused}");
     decides.end(9);
     resolve(&decides.pool, &prepares.pool);
-    let prepares = prepares.anew();
     assert!(decides.pool.two_pool_transactions().is_empty());
     assert!(decides.pool.knows_transaction([1; 16]), "a crash would bring it back");
     decides.pool.commit().expect("it commits");
-    assert!(run(&decides, &prepares, 1, Way::Commits), "it is gone for good");
+    decides.work(9);
+    let pool = decides.acting().deciding([1; 16], other(2));
+    assert_eq!(decides.merge(&pool, 9, false), Ok(true), "it is gone for good");
 }
 
 /// A file system of which the state cannot be read anew when a doubt ends goes on with nothing that
