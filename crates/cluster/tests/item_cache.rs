@@ -4,9 +4,9 @@ use crate::stores::{StillClock, made, together_in};
 use crate::tree::Names;
 use marram_cluster::memory::MemoryDatabase;
 use marram_cluster::{Cluster, Database};
-use marram_posix::{Posix, PosixOptions, turn_together};
+use marram_posix::{Posix, PosixOptions};
 use marram_store::{Batch, Item, Key, Source, Store, View};
-use marram_vfs::{Caller, Error, FileSystem, Ino, Kind, Name, NewNode, WriteOptions, XattrMode};
+use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -123,35 +123,6 @@ fn a_directory_far_away_comes_with_its_inodes() {
     let trips = memory[1].round_trips() - before;
     let most = 2 * 101 * looks + 4;
     assert!(trips <= most, "{trips} for 50 names, {looks} to look whether others have come");
-}
-
-#[test]
-fn no_inode_number_is_used_twice_when_another_client_goes_back() {
-    let (_, clusters) = open(2);
-    let files = |client: usize| {
-        let view = clusters[client].open(&source("root")).unwrap();
-        Posix::new(view, PosixOptions::default()).unwrap()
-    };
-    let (first, second) = (files(0), files(1));
-    clusters[1].snapshot(&"root".parse().unwrap(), "a").unwrap();
-    // The first has numbers that the snapshot knows nothing of.
-    for number in 0..3 {
-        make(&first, &format!("lost {number}"));
-    }
-    second.lookup(Ino::ROOT, name("lost 2")).unwrap();
-    let store: &dyn Store = &*clusters[1];
-    let back = || store.rollback(&source("root@a"), "kept").map_err(|_| Error::Stale);
-    turn_together(&[&second], back, || panic!("it is read")).unwrap();
-    let of_second: Vec<Ino> = (0..6).map(|it| make(&second, &format!("second {it}"))).collect();
-    for ino in &of_second {
-        second.set_xattr(*ino, b"user.of", b"second", XattrMode::Any).unwrap();
-    }
-    let of_first: Vec<Ino> = (0..6).map(|it| make(&first, &format!("first {it}"))).collect();
-    let all: BTreeSet<u64> = of_first.iter().chain(&of_second).map(|ino| ino.0).collect();
-    assert_eq!(all.len(), 12, "{of_first:?} {of_second:?}");
-    for ino in of_second {
-        assert_eq!(first.xattr(ino, b"user.of").unwrap(), b"second");
-    }
 }
 
 /// What two clients see, which change the same objects by turns, and what is there.

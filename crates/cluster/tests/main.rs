@@ -20,6 +20,7 @@ mod item_cache;
 mod locks;
 mod mongo;
 mod mongo_server;
+mod numbers;
 mod operations;
 mod outside;
 mod outside_answers;

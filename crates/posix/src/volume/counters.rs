@@ -110,8 +110,7 @@ impl InodeCounters {
     /// The state is another one, on another history: reads its counts. Numbers that have been given
     /// away, or were taken for that, are not given away again: others may have taken them there.
     pub(crate) fn read_again(&self, view: &dyn View) -> Result<()> {
-        let found = InodeCounters::open(view)?;
-        let found = found.ok_or_else(|| Error::Damaged("no counters of inodes".to_owned()))?;
+        let found = self.found_anew(view)?;
         for (count, found) in self.counts.iter().zip(&found.counts) {
             count.store(found.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -124,8 +123,7 @@ impl InodeCounters {
     /// Others have changed the state: reads the counts, and which numbers they have taken. All
     /// locks are held.
     pub(crate) fn read_counts(&self, view: &dyn View) -> Result<()> {
-        let found = InodeCounters::open(view)?;
-        let found = found.ok_or_else(|| Error::Damaged("no counters of inodes".to_owned()))?;
+        let found = self.found_anew(view)?;
         for (count, found) in self.counts.iter().zip(&found.counts) {
             count.store(found.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -133,6 +131,20 @@ impl InodeCounters {
         let mut numbers = self.numbers.lock();
         numbers.limit = numbers.limit.max(limit);
         Ok(())
+    }
+
+    /// The counters of the same file system, as they are now.
+    fn found_anew(&self, view: &dyn View) -> Result<InodeCounters> {
+        let found = InodeCounters::open(view)?;
+        let found = found.ok_or_else(|| Error::Damaged("no counters of inodes".to_owned()))?;
+        // One that had not been published when its client was taken for lost: by its hashes no name
+        // of the other one would be found.
+        match found.seed == self.seed {
+            true => Ok(found),
+            false => Err(Error::Damaged(
+                "another client has made the file system: mount it again".to_owned(),
+            )),
+        }
     }
 
     /// The seed of the hashes of names.

@@ -35,8 +35,8 @@ pub(super) fn resolve(arguments: &TxResolveArguments, output: &Output) -> Result
     end(&target, row.joint_id(), resolution)?;
     // A second record of the same transaction needs the same word.
     let is_same = |(left, _): (TwoPoolRow, _)| left.joint_id() == row.joint_id();
-    let needs_it = find(&target, &row.id).is_ok_and(is_same);
-    if resolution == Resolution::Committed && !needs_it {
+    let needs_it = || find(&target, &row.id).is_ok_and(is_same);
+    if resolution == Resolution::Committed && !needs_it() {
         // It needs no answer any more. If it does not hear of it, it asks.
         let other = Target::unmounted(row.other.path.clone());
         let other = daemon_of(&row.other).unwrap_or(other);
