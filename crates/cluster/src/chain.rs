@@ -26,6 +26,15 @@ pub(crate) struct Page {
     pub(crate) complete_to: Key,
 }
 
+impl Page {
+    /// What it has of a part that is asked for in ascending order.
+    pub(crate) fn within(mut self, asked: Asked) -> Page {
+        self.items.retain(|key, _| (asked.from..=asked.to).contains(key));
+        self.complete_to = self.complete_to.min(asked.to);
+        self
+    }
+}
+
 /// What part of a state is asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {

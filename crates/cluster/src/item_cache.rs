@@ -63,7 +63,7 @@ pub(crate) struct Ticket {
 pub(crate) enum Known {
     /// The item, or that there is none.
     Item(Option<StoredItem>),
-    /// Nothing; whether anything is known of the object.
+    /// Nothing; whether the first items of the object are known.
     Nothing(Ticket, bool),
 }
 
@@ -71,8 +71,8 @@ pub(crate) enum Known {
 pub(crate) enum KnownPart {
     /// Its first items, or its last ones.
     Page(Page),
-    /// Nothing.
-    Nothing(Ticket),
+    /// Nothing; whether the first items of its kind in the object are known.
+    Nothing(Ticket, bool),
 }
 
 #[derive(Default)]
@@ -126,7 +126,7 @@ impl ItemCache {
         let at = position(key);
         match object.around(at) {
             Some(_) => Known::Item(object.items.get(&at).cloned()),
-            None => Known::Nothing(ticket, true),
+            None => Known::Nothing(ticket, object.around(0).is_some()),
         }
     }
 
@@ -134,10 +134,13 @@ impl ItemCache {
     pub(crate) fn find_part(&self, links: &[Link], asked: Asked) -> KnownPart {
         let mut inner = self.inner.lock();
         let ticket = self.ticket(&mut inner, links);
-        let object = inner.object((ticket.state, asked.from.object), self.bytes_max);
-        match object.and_then(|object| object.part(asked)) {
+        let Some(object) = inner.object((ticket.state, asked.from.object), self.bytes_max) else {
+            return KnownPart::Nothing(ticket, false);
+        };
+        let first = position(Key::new(asked.from.object, asked.from.kind, 0));
+        match object.part(asked) {
             Some(page) => KnownPart::Page(page),
-            None => KnownPart::Nothing(ticket),
+            None => KnownPart::Nothing(ticket, object.around(first).is_some()),
         }
     }
 

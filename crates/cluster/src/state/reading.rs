@@ -22,21 +22,24 @@ const RANGES_AT_ONCE: usize = 128;
 impl Shared {
     /// The item under a key of the state that lies on some lines.
     pub(crate) fn item(&self, links: &[Link], key: Key) -> Result<Option<StoredItem>> {
-        let ticket = match self.items.find(links, key) {
+        let (ticket, has_begin) = match self.items.find(links, key) {
             Known::Item(item) => return Ok(item),
-            Known::Nothing(ticket, false) if self.is_far() => {
-                let (from, to) = (Key::new(key.object, 0, 0), last_of(key.object, u8::MAX));
-                let asked = Asked { from, to, limit: OBJECT_ROWS, descending: false };
-                let page = chain::page(&self.rows, links, asked)?;
-                self.items.learn_page(&ticket, asked, &page);
-                self.foresee(links, &page);
-                if key <= page.complete_to {
-                    return Ok(page.items.get(&key).cloned());
-                }
-                ticket
-            }
-            Known::Nothing(ticket, _) => ticket,
+            Known::Nothing(ticket, has_begin) => (ticket, has_begin),
         };
+        if self.is_far() {
+            // The object from its beginning; of a larger one what comes next.
+            let from = if has_begin { key } else { Key::new(key.object, 0, 0) };
+            let to = last_of(key.object, u8::MAX);
+            let asked = Asked { from, to, limit: OBJECT_ROWS, descending: false };
+            let page = chain::page(&self.rows, links, asked)?;
+            self.items.learn_page(&ticket, asked, &page);
+            if !has_begin {
+                self.foresee(links, &page);
+            }
+            if key <= page.complete_to {
+                return Ok(page.items.get(&key).cloned());
+            }
+        }
         let item = chain::get(&self.rows, links, key)?;
         self.items.learn(&ticket, key, item.as_ref());
         Ok(item)
@@ -47,23 +50,29 @@ impl Shared {
         if asked.from.object != asked.to.object {
             return chain::page(&self.rows, links, asked);
         }
-        let ticket = match self.items.find_part(links, asked) {
+        let (ticket, has_begin) = match self.items.find_part(links, asked) {
             KnownPart::Page(page) => return Ok(page),
-            KnownPart::Nothing(ticket) => ticket,
+            KnownPart::Nothing(ticket, has_begin) => (ticket, has_begin),
         };
-        // What comes next in the object is likely to be asked for next.
-        let to = match self.is_far() && !asked.descending {
-            true => last_of(asked.to.object, asked.to.kind),
-            false => asked.to,
-        };
-        let wide = Asked { to, ..asked };
-        let mut page = chain::page(&self.rows, links, wide)?;
-        self.items.learn_page(&ticket, wide, &page);
-        self.foresee(links, &page);
-        if !asked.descending && page.complete_to > asked.to {
-            page.complete_to = asked.to;
-            page.items.retain(|key, _| *key <= asked.to);
+        let is_wide = self.is_far() && !asked.descending;
+        // What comes before and next in the object is likely to be asked for next.
+        let first = Key::new(asked.from.object, asked.from.kind, 0);
+        let to = if is_wide { last_of(asked.to.object, asked.to.kind) } else { asked.to };
+        if is_wide && !has_begin && asked.from != first {
+            let page = self.learned(links, &ticket, Asked { from: first, to, ..asked })?;
+            if page.complete_to >= asked.to {
+                return Ok(page.within(asked));
+            }
         }
+        let page = self.learned(links, &ticket, Asked { to, ..asked })?;
+        Ok(if is_wide { page.within(asked) } else { page })
+    }
+
+    /// A page from the database, of which note is taken.
+    fn learned(&self, links: &[Link], ticket: &Ticket, asked: Asked) -> Result<Page> {
+        let page = chain::page(&self.rows, links, asked)?;
+        self.items.learn_page(ticket, asked, &page);
+        self.foresee(links, &page);
         Ok(page)
     }
 

@@ -205,8 +205,11 @@ fn begin_doubt(pool: &State, number: u64) {
     datasets.for_each(|dataset| dataset.doubt.begin());
 }
 
-/// What somebody has said, in place of the other pool.
-type ByHand<'a> = Option<&'a Arc<Author>>;
+/// Somebody has said it, in place of the other pool.
+#[derive(Clone, Copy)]
+struct ByHand<'a> {
+    author: Option<&'a Arc<Author>>,
+}
 
 /// Whether an entry is that of what is prepared in a dataset. A record that is damaged, or was made
 /// by hand, may lead to any.
@@ -249,7 +252,12 @@ fn check_way_back(pool: &State, number: u64, known: &TransactionRecord) -> Resul
 }
 
 /// What was prepared holds.
-fn commit_prepared(pool: &State, turn: &Turn<'_>, number: u64, by: ByHand<'_>) -> Result<()> {
+fn commit_prepared(
+    pool: &State,
+    turn: &Turn<'_>,
+    number: u64,
+    by: Option<ByHand<'_>>,
+) -> Result<()> {
     let known = record(pool, number)?;
     turn.commit(Some(&mut |commit| {
         for (entry, part) in (number..).zip(&known.datasets) {
@@ -267,7 +275,12 @@ fn commit_prepared(pool: &State, turn: &Turn<'_>, number: u64, by: ByHand<'_>) -
 }
 
 /// Each dataset goes on from its state before.
-fn abort_prepared(pool: &State, turn: &Turn<'_>, number: u64, by: ByHand<'_>) -> Result<()> {
+fn abort_prepared(
+    pool: &State,
+    turn: &Turn<'_>,
+    number: u64,
+    by: Option<ByHand<'_>>,
+) -> Result<()> {
     let known = record(pool, number)?;
     check_way_back(pool, number, &known)?;
     turn.settle_forks()?;
@@ -278,9 +291,7 @@ fn abort_prepared(pool: &State, turn: &Turn<'_>, number: u64, by: ByHand<'_>) ->
                 record.texts.truncate(STATE_TEXT);
                 record.texts.push(ABORTED_TEXT.to_owned());
                 record.kept_until_seconds = LONG_AGO_SECONDS;
-                if let Some(author) = by {
-                    record.texts.push(command_of(author));
-                }
+                record.texts.extend(by.and_then(command_of));
             })?;
         }
         end_record(commit, number, by.map(|_| TransactionState::AbortedByHand));
@@ -290,20 +301,21 @@ fn abort_prepared(pool: &State, turn: &Turn<'_>, number: u64, by: ByHand<'_>) ->
     Ok(())
 }
 
-fn note_hand(record: &mut OperationRecord, by: ByHand<'_>) {
-    if let Some(author) = by {
+fn note_hand(record: &mut OperationRecord, by: Option<ByHand<'_>>) {
+    if let Some(by) = by {
         record.texts.resize(STATE_TEXT, String::new());
-        record.texts.extend([BY_HAND_TEXT.to_owned(), command_of(author)]);
+        record.texts.push(BY_HAND_TEXT.to_owned());
+        record.texts.extend(command_of(by));
     }
     assert!(record.texts.len() <= OPERATION_TEXTS_MAX, "an entry has few texts");
 }
 
-fn command_of(author: &Author) -> String {
-    let mut command = author.command_of_entry();
+fn command_of(by: ByHand<'_>) -> Option<String> {
+    let mut command = by.author?.command_of_entry();
     while command.len() > BY_HAND_BYTES_MAX {
         command.pop();
     }
-    command
+    Some(command)
 }
 
 fn change_entry(
@@ -338,7 +350,7 @@ pub(crate) fn conclude_later(session: &Session, number: u64, ending: Ending) -> 
     if record(pool, number)?.state != TransactionState::Prepared {
         return Err(Error::Invalid("the transaction is not prepared here any more".to_owned()));
     }
-    let by = session.author.as_ref().filter(|_| by_hand);
+    let by = by_hand.then_some(ByHand { author: session.author.as_ref() });
     // The records of what it is about go with the commit.
     let datasets = record(pool, number)?.datasets;
     match committed {
