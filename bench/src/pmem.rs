@@ -110,8 +110,10 @@ impl Engine {
 
 impl Beside {
     fn is_met(&self) -> bool {
-        let is_fast = self.operation != OVERWRITE.0 || self.ours <= OVERWRITE.1;
-        is_fast && self.ours / self.tmpfs <= RATIO_MAX
+        match self.operation == OVERWRITE.0 {
+            true => self.ours <= OVERWRITE.1,
+            false => self.ours / self.tmpfs <= RATIO_MAX,
+        }
     }
 
     fn shown(&self) -> String {

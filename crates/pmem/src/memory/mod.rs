@@ -102,6 +102,8 @@ pub struct Tally {
 /// An image's memory.
 pub struct Memory {
     medium: Box<dyn Medium>,
+    /// Bytes of the image, which has them as long as it is open.
+    bytes: u64,
     /// What was stored since the last fence: begin and end.
     waiting: Vec<(u64, u64)>,
     tally: Tally,
@@ -120,8 +122,8 @@ impl Memory {
     pub fn new(medium: Box<dyn Medium>) -> Memory {
         let (waiting, tally, over) = (Vec::new(), Tally::default(), BTreeMap::new());
         let (unordered, is_epoch) = (medium.unordered(), medium.is_epoch());
-        let (lays_over, is_owed) = (false, false);
-        Memory { medium, waiting, tally, over, lays_over, is_owed, is_epoch, unordered }
+        let (lays_over, is_owed, bytes) = (false, false, medium.bytes());
+        Memory { medium, bytes, waiting, tally, over, lays_over, is_owed, is_epoch, unordered }
     }
 
     /// A second way to the same bytes, which stores nothing.
@@ -184,7 +186,7 @@ impl Memory {
 
     /// Bytes of the image.
     pub(crate) fn bytes(&self) -> u64 {
-        self.medium.bytes()
+        self.bytes
     }
 
     /// What was done so far.
@@ -194,7 +196,7 @@ impl Memory {
 
     fn check(&self, at: u64, len: u64) -> Result<()> {
         match at.checked_add(len) {
-            Some(end) if end <= self.medium.bytes() => Ok(()),
+            Some(end) if end <= self.bytes => Ok(()),
             _ => Err(Error::Damaged(format!("address {at:#x} is outside of the image"))),
         }
     }
