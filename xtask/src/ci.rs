@@ -214,7 +214,7 @@ fn faults(slice: Slice) -> Result<()> {
 fn crash(slice: Slice) -> Result<()> {
     chore(slice, &["crash", "--states", slice.of("50000", "1000000"), "--seed", "1"])?;
     chore(slice, &["crash", "--images", "--states", slice.of("500", "100000"), "--seed", "1"])?;
-    chore(slice, &["crash", "--pmem", "--states", slice.of("2000", "340000"), "--seed", "1"])?;
+    chore(slice, &["crash", "--pmem", "--states", slice.of("17000", "340000"), "--seed", "1"])?;
     if !can_mount() {
         println!("SKIPPED, NOT TESTED: no /dev/fuse, so no program was cut off on a mount");
         return Ok(());
@@ -224,7 +224,7 @@ fn crash(slice: Slice) -> Result<()> {
 
 /// Every kept input of each target once, and then as many new ones as the seconds allow.
 fn fuzz_slice(slice: Slice) -> Result<()> {
-    chore(slice, &["fuzz", "--seconds", slice.of("4", "600"), "--jobs", "2"])
+    chore(slice, &["fuzz", "--seconds", slice.of("2", "600"), "--jobs", "2"])
 }
 
 /// The short form of scripts on a real mount: all but the longest, or all.
