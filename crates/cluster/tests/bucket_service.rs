@@ -19,6 +19,8 @@ pub(crate) const BUCKET: &str = "team";
 pub(crate) const USER: &str = "MARRAMTEST";
 /// Names on a page of a list: few, so that there are many pages.
 const PAGE_NAMES: usize = 3;
+/// With this byte TLS begins.
+const TLS: u8 = 0x16;
 /// How long a connection is silent at most.
 const SILENCE: Duration = Duration::from_secs(20);
 
@@ -171,6 +173,10 @@ fn error(code: &str, more: &str) -> Vec<u8> {
 impl State {
     fn serve(&self, stream: impl Read + Write) {
         let mut stream = BufReader::new(stream);
+        if stream.fill_buf().is_ok_and(|first| first.first() == Some(&TLS)) {
+            let _was_heard = stream.get_mut().write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            return;
+        }
         while let Some(asked) = read(&mut stream) {
             let what = format!("{} {}?{}", asked.method, asked.path, asked.query);
             self.asked.lock().unwrap().push(what);

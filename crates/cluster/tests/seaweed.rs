@@ -20,6 +20,18 @@ pub(crate) const USER: &str = "MARRAMTEST";
 pub(crate) const SECRET: &str = "the/secret+of=tests";
 const MEMORY: &str = "/dev/shm";
 
+/// The ports that its parts take: that of folders and that of buckets stand first.
+const PORTS: [&str; 8] = [
+    "filer.port",
+    "s3.port",
+    "filer.port.grpc",
+    "s3.port.grpc",
+    "master.port",
+    "master.port.grpc",
+    "volume.port",
+    "volume.port.grpc",
+];
+
 /// A running one.
 pub(crate) struct Seaweed {
     _folder: TempDir,
@@ -38,29 +50,17 @@ impl Seaweed {
         let folder = tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir()).unwrap();
         let path = |name: &str| folder.path().join(name);
         let ports: Vec<TcpListener> =
-            (0..8).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+            PORTS.iter().map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let ports: Vec<u16> = ports.iter().map(|it| it.local_addr().unwrap().port()).collect();
-        let users = format!(
-            r#"{{"identities":[{{"name":"test","credentials":[{{"accessKey":"{USER}","secretKey":"{SECRET}"}}],"actions":["Admin","Read","Write","List"]}}]}}"#
-        );
+        let keys = format!(r#"[{{"accessKey":"{USER}","secretKey":"{SECRET}"}}]"#);
+        let user = format!(r#"{{"name":"test","credentials":{keys},"actions":["Admin"]}}"#);
+        let users = format!(r#"{{"identities":[{user}]}}"#);
         fs::write(path("users.json"), users).unwrap();
         fs::create_dir(path("data")).unwrap();
         let out = File::create(path("log")).unwrap();
         let mut command = Command::new(program);
         command.arg(format!("-logdir={}", folder.path().display())).arg("server");
-        for (word, port) in [
-            "master.port",
-            "master.port.grpc",
-            "volume.port",
-            "volume.port.grpc",
-            "filer.port",
-            "filer.port.grpc",
-            "s3.port",
-            "s3.port.grpc",
-        ]
-        .iter()
-        .zip(&ports)
-        {
+        for (word, port) in PORTS.iter().zip(&ports) {
             command.arg(format!("-{word}={port}"));
         }
         command.args(["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-iam=false"]);
@@ -72,8 +72,8 @@ impl Seaweed {
         command.current_dir(folder.path()).stdin(Stdio::null());
         command.stdout(out.try_clone().unwrap()).stderr(out);
         let running = command.spawn().unwrap();
-        let mut server = Seaweed { _folder: folder, running, port: ports[6] };
-        server.wait(ports[4]);
+        let mut server = Seaweed { _folder: folder, running, port: ports[1] };
+        server.wait(ports[0]);
         Some(server)
     }
 

@@ -61,11 +61,11 @@ fn content_lies_in_a_bucket_and_everything_works() {
     let other = create(&bench, &endpoint, "sqlite:other.db --blocks s3://tests/work");
     other.refused(1, &["is not empty", "prefix"]);
     let elsewhere = create(&bench, "http://192.0.2.1", "sqlite:other.db --blocks s3://tests/b");
-    elsewhere.refused(1, &["is encrypted"]);
+    elsewhere.refused(2, &["is encrypted"]);
     put_keys(&bench, "another");
     bench.run("mount sqlite:work.db mnt").refused(1, &["s3://tests/work", "keys are wrong"]);
     bench.run("check sqlite:work.db").refused(1, &["s3://tests/work", "keys are wrong"]);
     fs::remove_file(bench.path(".aws/credentials")).unwrap();
-    bench.run("mount sqlite:work.db mnt").refused(1, &["there are no keys for the bucket"]);
+    bench.run("mount sqlite:work.db mnt").refused(2, &["there are no keys for the bucket"]);
     assert!(!bench.path("other.db").exists());
 }

@@ -119,7 +119,11 @@ impl Requests {
     fn make_once(&self, request: Request<'_>, what: &str) -> Result<Judged, Failure> {
         let keys = self.keys().map_err(Failure::Lasting)?;
         let unsent = self.signed(request, &keys).map_err(Failure::Lasting)?;
-        let mut answered = self.agent.run(unsent).map_err(|error| self.failure(error, what))?;
+        let answered = match request.body.is_empty() {
+            true => self.agent.run(unsent.map(|_| ())),
+            false => self.agent.run(unsent),
+        };
+        let mut answered = answered.map_err(|error| self.failure(error, what))?;
         let said = |name: &str| answered.headers().get(name)?.to_str().ok();
         let region = said("x-amz-bucket-region").map(str::to_owned);
         let len = said("content-length").and_then(|len| len.parse::<u64>().ok());

@@ -215,7 +215,8 @@ fn said_of(reason: &CertificateError, names_roots: &str) -> String {
         // The second is that of another root with the name of one that is trusted.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             format!(
-                "no root that is trusted has signed it; name the file of its root with {names_roots}"
+                "no root that is trusted has signed it; name the file of its root with \
+                 {names_roots}"
             )
         }
         other => other.to_string(),
