@@ -49,9 +49,10 @@ impl Seaweed {
         // In memory where there is some.
         let folder = tempfile::tempdir_in(MEMORY).or_else(|_| tempfile::tempdir()).unwrap();
         let path = |name: &str| folder.path().join(name);
-        let ports: Vec<TcpListener> =
+        let free: Vec<TcpListener> =
             PORTS.iter().map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<u16> = ports.iter().map(|it| it.local_addr().unwrap().port()).collect();
+        let ports: Vec<u16> = free.iter().map(|it| it.local_addr().unwrap().port()).collect();
+        drop(free);
         let keys = format!(r#"[{{"accessKey":"{USER}","secretKey":"{SECRET}"}}]"#);
         let user = format!(r#"{{"name":"test","credentials":{keys},"actions":["Admin"]}}"#);
         let users = format!(r#"{{"identities":[{user}]}}"#);
@@ -115,6 +116,7 @@ impl Drop for Seaweed {
 fn said_to(port: u16, request: &str) -> String {
     let mut said = String::new();
     if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
         let words = "HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close";
         let _has_said_it = write!(stream, "{request} {words}\r\n\r\n");
         let _has_heard_it = stream.read_to_string(&mut said);

@@ -93,7 +93,8 @@ impl Answer {
             ),
             _ if self.status == 403 => format!(
                 "{said}: the keys need the rights to get, put, delete and list objects there \
-                 (s3:GetObject, PutObject, DeleteObject, ListBucket); {KEYS_HINT}"
+                 (s3:GetObject, s3:PutObject, \
+                 s3:DeleteObject, s3:ListBucket); {KEYS_HINT}"
             ),
             _ => said,
         }

@@ -116,7 +116,7 @@ impl Requests {
         Err(failed(what, "it was not tried"))
     }
 
-    fn make_once(&self, request: Request<'_>, what: &str) -> Result<Judged, Failure> {
+    fn make_once(&self, request: Request<'_>, what: &str) -> std::result::Result<Judged, Failure> {
         let keys = self.keys().map_err(Failure::Lasting)?;
         let unsent = self.signed(request, &keys).map_err(Failure::Lasting)?;
         let answered = match request.body.is_empty() {

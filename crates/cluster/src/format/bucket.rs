@@ -80,11 +80,6 @@ impl BucketPlace {
         if endpoint.is_empty() { None } else { endpoint_fault(endpoint) }
     }
 
-    /// The bucket.
-    pub(crate) fn bucket(&self) -> &str {
-        &self.bucket
-    }
-
     /// The region that signatures name.
     pub(crate) fn region(&self) -> &str {
         &self.region
