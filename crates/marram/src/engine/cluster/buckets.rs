@@ -71,7 +71,8 @@ fn keys() -> Result<Keys> {
 fn checked(keys: Keys) -> Result<Keys> {
     let Keys { id, secret, token } = &keys;
     let is_plain = |text: &String| text.bytes().all(|byte| byte.is_ascii_graphic());
-    match [Some(id), Some(secret), token.as_ref()].into_iter().flatten().all(is_plain) {
+    let is_fit = [Some(id), Some(secret), token.as_ref()].into_iter().flatten().all(is_plain);
+    match is_fit {
         true => Ok(keys),
         false => Err(Error::Invalid("the keys for the bucket have blanks in them".to_owned())),
     }
