@@ -2,8 +2,8 @@
 //!
 //! `databases` finds and makes the databases that paths and URLs name, with a `password`;
 //! `buckets` says how buckets for blocks are reached; `client` finds out whether a client that has
-//! a home open is still there, by its `host` too, and `clients` lists them for people; `open` opens and makes homes; `streams` sends and receives,
-//! `attended` answers others meanwhile;
+//! a home open is still there, by its `host` too, and `clients` lists them for people; `open` opens
+//! and makes homes; `streams` sends and receives, `attended` answers others meanwhile;
 //! `transactions` has those of programs;
 //! `schedule` says what automatic snapshots ask of it, and `space` what holds its space;
 //! `operations` performs what is asked, and `home` implements the seam.
