@@ -223,13 +223,18 @@ fn keys_that_have_ended_are_asked_for_again() {
         move || {
             let is_first = given.fetch_add(1, Ordering::Relaxed) == 0;
             let id = if is_first { "ENDED" } else { USER };
-            Ok(Keys { id: id.to_owned(), secret: "s".to_owned(), token: Some("t".to_owned()) })
+            Ok(Keys {
+                id: id.to_owned(),
+                secret: "s".to_owned(),
+                token: Some("session".to_owned()),
+            })
         }
     };
     let access = Access { keys: Arc::new(keys), ..access() };
     let bucket = Bucket::open(place(&service), &[7; 16], access).unwrap();
     bucket.write(&[(name(3, 1), vec![1])]).unwrap();
     assert_eq!(given.load(Ordering::Relaxed), 2);
+    assert!(service.asked().last().unwrap().ends_with(" session"), "{:?}", service.asked());
     // A service that is not there is given up after a while, and one without keys is not asked.
     let none = Access {
         keys: Arc::new(|| Err(Error::Invalid("there are no keys".to_owned()))),

@@ -120,7 +120,7 @@ impl Service {
         *self.state.fates.lock().unwrap() = Box::new(fates);
     }
 
-    /// All that was asked, each as its method and its path with the query.
+    /// All that was asked, each as its method, its path with the query, and the session's token.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.state.asked.lock().unwrap().clone()
     }
@@ -178,7 +178,8 @@ impl State {
             return;
         }
         while let Some(asked) = read(&mut stream) {
-            let what = format!("{} {}?{}", asked.method, asked.path, asked.query);
+            let token = asked.headers.get("x-amz-security-token").cloned().unwrap_or_default();
+            let what = format!("{} {}?{} {token}", asked.method, asked.path, asked.query);
             self.asked.lock().unwrap().push(what);
             let fate = (self.fates.lock().unwrap())(&asked.method, &asked.path);
             let (status, body) = match &fate {
