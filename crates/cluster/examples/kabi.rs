@@ -216,6 +216,7 @@ impl File {
             cache_bytes: 64 << 20,
             clock: Arc::new(|| 1),
             space: None,
+            bucket: None,
         };
         let cluster = Cluster::open(database, options).unwrap();
         let root = "root".parse().unwrap();

@@ -159,6 +159,7 @@ fn opened(counted: &Arc<Counted>) -> Cluster {
         cache_bytes: 256 << 20,
         clock: Arc::new(|| 1),
         space: None,
+        bucket: None,
     };
     let cluster = Cluster::open(database, options).unwrap();
     cluster.set_property(&"root".parse().unwrap(), "undo", Some("off")).unwrap();

@@ -10,8 +10,11 @@
 //! database of that store **holds** it: a database can be copied.
 
 use crate::format::{BlocksPlace, ObjectName};
-use crate::objects::Objects;
-use marram_store::{BLOCK_BYTES_MAX, Error, Result, Space};
+use crate::objects::{
+    HOLDER, MARKER, MARKER_BYTES_MAX, OBJECT_BYTES_MAX, Objects, marker, place_of,
+};
+use crate::writers;
+use marram_store::{Error, Result, Space};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, fstatvfs, fsync, mkdirat, openat, renameat,
     statat, unlinkat,
@@ -20,30 +23,13 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::thread::Builder;
 
-/// The name of the marker.
-const MARKER: &str = "marram-blocks";
-/// The name of the file that says which database holds the directory.
-const HOLDER: &str = "marram-blocks-holder";
 /// What a file is called until it is whole.
 const HALF: &str = ".part";
 /// What a file system makes in its own top.
 const NO_CONTENT: [&str; 3] = [".", "..", "lost+found"];
 /// Files that are open at once for one upload.
 const WRITTEN_AT_ONCE: usize = 64;
-/// Threads that sync them: what takes long is a file system between hosts.
-const WRITERS: usize = 8;
-/// Bytes of a marker at most.
-const MARKER_BYTES_MAX: usize = 4096;
-/// Bytes of a file at most: a block that nothing compresses, and what stands before it.
-const FILE_BYTES_MAX: usize = BLOCK_BYTES_MAX + 16;
-
-/// The text of a marker.
-pub fn marker(store: &[u8; 16]) -> String {
-    let id: String = store.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("blocks of a Marram cluster home\nversion 1\nhome {id}\n")
-}
 
 /// A directory with the blocks of a store.
 pub struct Directory {
@@ -63,11 +49,6 @@ fn failed(what: &str, path: &Path, error: Errno) -> Error {
 
 fn folder(first: u8) -> String {
     format!("{first:02x}")
-}
-
-/// Where in the directory a file lies.
-fn place_of(name: &ObjectName) -> String {
-    format!("{}/{name}", folder(name.block[0]))
 }
 
 fn open_directory(path: &Path) -> Result<OwnedFd> {
@@ -206,22 +187,6 @@ impl Directory {
         ))
     }
 
-    /// Removes all that is in it, of a store that could not be made.
-    pub fn discard(&self) {
-        for name in [MARKER, HOLDER] {
-            let _left_if_it_cannot_be_removed = unlinkat(&self.root, name, AtFlags::empty());
-        }
-        for first in 0..=u8::MAX {
-            for name in self.list(first).unwrap_or_default() {
-                let _left = self.remove(&name);
-            }
-            let _left = unlinkat(&self.root, folder(first), AtFlags::REMOVEDIR);
-        }
-        if self.is_new {
-            let _left = unlinkat(CWD, &self.path, AtFlags::REMOVEDIR);
-        }
-    }
-
     fn write_new(&self, place: &str, bytes: &[u8]) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -286,23 +251,7 @@ impl Directory {
 
     fn write_all(&self, objects: &[(ObjectName, Vec<u8>)]) -> Result<()> {
         for some in objects.chunks(WRITTEN_AT_ONCE) {
-            std::thread::scope(|threads| {
-                let parts = some.chunks(some.len().div_ceil(WRITERS));
-                let begun = |part| {
-                    let thread =
-                        Builder::new().spawn_scoped(threads, move || self.write_some(part));
-                    // Where no thread can be made, this one writes them.
-                    thread.map_err(|_| self.write_some(part))
-                };
-                let writers: Vec<_> = parts.map(begun).collect();
-                let died = || Error::Io("a thread that writes blocks died".to_owned());
-                let written = writers.into_iter().map(|it| match it {
-                    Ok(thread) => thread.join().map_err(|_| died())?,
-                    Err(written) => written,
-                });
-                // All have ended before the first error is returned.
-                written.collect::<Vec<Result<()>>>().into_iter().collect::<Result<()>>()
-            })?;
+            writers::at_once(some, |part| self.write_some(part))?;
         }
         let folders: BTreeSet<u8> = objects.iter().map(|(name, _)| name.block[0]).collect();
         for name in folders.into_iter().map(folder) {
@@ -342,7 +291,7 @@ impl Objects for Directory {
     }
 
     fn read(&self, name: &ObjectName) -> Result<Option<Vec<u8>>> {
-        let found = self.read_file(&place_of(name), FILE_BYTES_MAX);
+        let found = self.read_file(&place_of(name), OBJECT_BYTES_MAX);
         let found =
             found.map_err(|error| failed("read", &self.path.join(place_of(name)), error))?;
         // A file system that has gone away has lost nothing.
@@ -413,5 +362,20 @@ impl Objects for Directory {
         let found = fstatvfs(&self.root).ok()?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
         Some(Space { total_bytes: bytes(found.f_blocks), free_bytes: bytes(found.f_bavail) })
+    }
+
+    fn discard(&self) {
+        for name in [MARKER, HOLDER] {
+            let _left_if_it_cannot_be_removed = unlinkat(&self.root, name, AtFlags::empty());
+        }
+        for first in 0..=u8::MAX {
+            for name in self.list(first).unwrap_or_default() {
+                let _left = self.remove(&name);
+            }
+            let _left = unlinkat(&self.root, folder(first), AtFlags::REMOVEDIR);
+        }
+        if self.is_new {
+            let _left = unlinkat(CWD, &self.path, AtFlags::REMOVEDIR);
+        }
     }
 }

@@ -13,7 +13,9 @@
 //! | [`database`] | what a database must give |
 //! | [`memory`], [`sqlite`] | a database in memory, and SQLite |
 //! | [`server`], [`postgres`], [`mongo`] | what servers have in common, PostgreSQL, and MongoDB |
-//! | [`Objects`], [`directory`] | blocks outside of the database, and as files of a directory |
+//! | [`Objects`] | blocks outside of the database |
+//! | [`directory`], [`bucket`] | as files of a directory, and as objects of a bucket |
+//! | `writers` | threads that write them |
 //! | `holder` | which database holds the place of blocks outside of it |
 //! | [`mod@format`] | rows and entries as bytes |
 //! | `rows`, `blocks` | sealed rows and verified blocks |
@@ -29,6 +31,7 @@
 //! | [`verify`] | a verifier that shares only the format with the rest |
 
 mod blocks;
+pub mod bucket;
 mod catalogue;
 mod chain;
 pub mod database;
@@ -53,9 +56,10 @@ pub mod sqlite;
 mod state;
 pub mod verify;
 mod view;
+mod writers;
 
 pub use database::Database;
-pub use objects::Objects;
+pub use objects::{Objects, marker};
 pub use state::{
     Client, Clock, Clocks, Cluster, Glance, Heard, Judge, Lost, NewStore, OpenOptions, SpaceHeld,
     SpaceProbe, Status, Swept, glance, make,

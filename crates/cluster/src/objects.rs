@@ -7,13 +7,34 @@
 //! An **upload** is a row while it is under way. Its blocks get their rows only while that row is
 //! there, so objects of an upload that was given up are free to go.
 
+use crate::bucket::{self, Bucket};
 use crate::database::{Database, Range, Table};
 use crate::directory::Directory;
 use crate::failure::damaged;
 use crate::format::{BlocksPlace, Header, ObjectName, Seal, keys};
-use marram_store::{Result, Space};
+use marram_store::{BLOCK_BYTES_MAX, Error, Result, Space};
 use std::path::Path;
 use std::sync::Arc;
+
+/// The name of the marker, which says of which store the place is.
+pub(crate) const MARKER: &str = "marram-blocks";
+/// The name of what says which database holds the place.
+pub(crate) const HOLDER: &str = "marram-blocks-holder";
+/// Bytes of these at most.
+pub(crate) const MARKER_BYTES_MAX: usize = 4096;
+/// Bytes of an object at most: a block that nothing compresses, and what stands before it.
+pub(crate) const OBJECT_BYTES_MAX: usize = BLOCK_BYTES_MAX + 16;
+
+/// The text of a marker.
+pub fn marker(store: &[u8; 16]) -> String {
+    let id: String = store.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("blocks of a Marram cluster home\nversion 1\nhome {id}\n")
+}
+
+/// Where in its place an object lies.
+pub(crate) fn place_of(name: &ObjectName) -> String {
+    format!("{:02x}/{name}", name.block[0])
+}
 
 /// A place for objects.
 ///
@@ -55,15 +76,20 @@ pub trait Objects: Send + Sync {
 
     /// How much space there is, if that is known.
     fn space(&self) -> Option<Space>;
+
+    /// Removes all that is in it, of a store that could not be made.
+    fn discard(&self) {}
 }
 
-/// The place of a store's blocks outside of its database; none if they lie in it.
+/// The place of a store's blocks outside of its database, and how it is reached if it is a bucket;
+/// none if they lie in the database.
 ///
 /// # Errors
 /// It is not there, is that of another store, or cannot be read.
 pub(crate) fn of_store(
     header: &Header,
     database: &dyn Database,
+    access: Option<&bucket::Access>,
 ) -> Result<Option<Arc<dyn Objects>>> {
     if !header.has_blocks_outside {
         return Ok(None);
@@ -75,6 +101,12 @@ pub(crate) fn of_store(
     };
     let (key, sealed) = found.first().ok_or_else(missing)?;
     let value = Seal::of(header).open(Table::Header, key, sealed)?;
-    let BlocksPlace::Directory(path) = BlocksPlace::decode(value)?;
-    Ok(Some(Arc::new(Directory::open(Path::new(&path), &header.id)?)))
+    Ok(Some(match BlocksPlace::decode(value)? {
+        BlocksPlace::Directory(path) => Arc::new(Directory::open(Path::new(&path), &header.id)?),
+        BlocksPlace::Bucket(place) => {
+            let unreached = || Error::Invalid(format!("nothing says how {place} is reached"));
+            let access = access.ok_or_else(unreached)?.clone();
+            Arc::new(Bucket::open(place, &header.id, access)?)
+        }
+    }))
 }

@@ -4,6 +4,7 @@
 //! changes nothing; only folders that a directory of blocks lacks are made when it is opened. A row
 //! that waits for its entry, as a dead client leaves it, is no damage.
 
+use crate::bucket;
 use crate::database::{Database, Range, Row, Table};
 use crate::format::{
     BlockRow, ClientRecord, Entry, Head, Header, LineRecord, LockPlace, LockRow, ObjectName, Past,
@@ -49,14 +50,25 @@ pub struct Counts {
     pub content_bytes: u64,
 }
 
-/// Verifies the store in a database, with its blocks wherever they lie.
+/// Verifies the store in a database, with its blocks in it or in a directory.
 ///
 /// # Errors
 /// There is none, it is of a newer version, the database fails, or the place of its blocks is not
 /// there. Damage is no error.
 pub fn verify(database: &dyn Database) -> Result<Verified> {
+    verify_reached(database, None)
+}
+
+/// The same, with how a bucket is reached if the blocks lie in one.
+///
+/// # Errors
+/// Those of [`verify`].
+pub fn verify_reached(
+    database: &dyn Database,
+    bucket: Option<&bucket::Access>,
+) -> Result<Verified> {
     let header = header(database)?;
-    let objects = objects::of_store(&header, database)?;
+    let objects = objects::of_store(&header, database, bucket)?;
     verify_opened(database, &header, objects)
 }
 

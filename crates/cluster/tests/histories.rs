@@ -4,11 +4,12 @@
 use crate::blind::Blind;
 use crate::interrupted::{At, Bug, Interrupted};
 use crate::mongo_server::Shared;
+use crate::seaweed::access;
 use crate::server::Server;
 use crate::stores::{StillClock, made, together_in};
 use crate::tree::{Action, Names, Outcome, perform, prepare, tree};
 use marram_cluster::memory::MemoryDatabase;
-use marram_cluster::verify::verify;
+use marram_cluster::verify::verify_reached;
 use marram_cluster::{Cluster, Database};
 use marram_model::Model;
 use marram_posix::{Posix, PosixOptions};
@@ -102,7 +103,7 @@ pub(crate) fn run_made(
         }
     }
     drop(clients);
-    let found = verify(&*databases[0]).unwrap();
+    let found = verify_reached(&*databases[0], Some(&access())).unwrap();
     match found.findings.is_empty() {
         true => Ok(()),
         false => Err(format!("seed {seed}: {:?}", found.findings)),

@@ -5,6 +5,8 @@
 mod answers;
 mod automatic;
 mod blind;
+mod bucket;
+mod bucket_service;
 mod certificates;
 mod clients;
 mod contract;
@@ -26,6 +28,7 @@ mod outside;
 mod outside_answers;
 mod postgres;
 mod round_trips;
+mod seaweed;
 mod server;
 mod slices;
 mod slices_random;

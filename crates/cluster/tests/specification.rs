@@ -1,9 +1,9 @@
 //! The examples of `docs/cluster-format.md` are what the crate reads and writes.
 
 use marram_cluster::format::{
-    BlockRow, BlocksPlace, ClientRecord, Entry, Head, Header, Holder, HolderRow, LineRecord,
-    LockPlace, LockRow, LockedRange, ObjectName, Past, Presence, Record, Reference, Role, Section,
-    StoredItem, decode_operation,
+    BlockRow, BlocksPlace, BucketPlace, ClientRecord, Entry, Head, Header, Holder, HolderRow,
+    LineRecord, LockPlace, LockRow, LockedRange, ObjectName, Past, Presence, Record, Reference,
+    Role, Section, StoredItem, decode_operation,
 };
 use marram_format::group::Group;
 use marram_format::operation::{OperationKind, OperationRecord};
@@ -74,11 +74,19 @@ fn blocks_outside_are_as_the_specification_has_them() {
         (BlocksPlace::decode(&example("place of blocks")), place.encode()),
         (Ok(place), example("place of blocks"))
     );
+    let place = BucketPlace::new("s3://team/work", "eu-central-1", "https://store.example:9000");
+    let place = BlocksPlace::Bucket(place.unwrap());
+    let bytes = example("place of blocks in a bucket");
+    assert_eq!((BlocksPlace::decode(&bytes), place.encode()), (Ok(place), bytes.clone()));
+    let mut unknown = bytes;
+    unknown[0] = 3;
+    let refused = BlocksPlace::decode(&unknown).unwrap_err().to_string();
+    assert!(refused.contains("a place of kind 3 is not known to this program"), "{refused}");
     let name = ObjectName { block: [0xab; 32], upload };
     assert!(PAGE.contains(&format!("`ab/{name}`")), "{name}");
     assert_eq!(name.to_string().parse(), Ok(name));
     assert_eq!(ObjectName::of_key(&name.key()), Some(name));
-    let marker = marram_cluster::directory::marker(&[0x1f; 16]);
+    let marker = marram_cluster::marker(&[0x1f; 16]);
     assert!(PAGE.contains(&marker), "{marker}");
     let holder = Holder { token: [1; 16], database: [0xab; 16] };
     assert!(PAGE.contains(&holder.encode()), "{}", holder.encode());

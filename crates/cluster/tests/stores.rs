@@ -98,6 +98,7 @@ fn judged(client: u8, clock: &StillClock, judge: Judge) -> OpenOptions {
         cache_bytes: 1 << 20,
         clock: Arc::new(move || seconds.load(Ordering::Relaxed)),
         space: None,
+        bucket: Some(crate::seaweed::access()),
     }
 }
 

@@ -259,9 +259,10 @@ pub(crate) struct CreateArguments {
     /// killed daemon as soon as it returns
     #[arg(long, value_enum, default_value_t)]
     pub(crate) home: HomeKind,
-    /// Of a home in a database: the directory in which the content of files is to lie, new or
-    /// empty, at the same path on each host; names and all else stay in the database
-    #[arg(long, value_name = "DIRECTORY")]
+    /// Of a home in a database: where the content of files is to lie, while names and all else
+    /// stay in the database: a directory, new or empty, at the same path on each host; or
+    /// s3://BUCKET/PREFIX, with keys from the environment or ~/.aws/credentials
+    #[arg(long, value_name = "PLACE")]
     pub(crate) blocks: Option<PathBuf>,
     /// PATH is a pool, or a path inside a mounted one: make this empty dataset in it
     #[arg(

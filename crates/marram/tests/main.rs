@@ -6,6 +6,7 @@
 mod bad_history;
 mod between_homes;
 mod branches;
+mod buckets;
 mod checkouts;
 mod cluster;
 mod copies;
@@ -46,6 +47,9 @@ mod refusals;
 mod reports;
 mod resumed;
 mod schedules;
+#[allow(dead_code, reason = "these tests use a part of the server")]
+#[path = "../../cluster/tests/seaweed.rs"]
+mod seaweed;
 mod selection;
 #[allow(dead_code, reason = "these tests use a part of the server")]
 #[path = "../../cluster/tests/server.rs"]

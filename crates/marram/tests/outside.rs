@@ -21,7 +21,7 @@ fn made() -> Option<Workbench> {
 }
 
 /// Bytes that nothing compresses.
-fn noise(len: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {
         state ^= state << 13;
@@ -39,7 +39,7 @@ fn blocks(directory: &Path) -> Vec<(PathBuf, u64)> {
     files.map(|file| file.unwrap()).map(|it| (it.path(), it.metadata().unwrap().len())).collect()
 }
 
-fn check(bench: &Workbench) {
+pub(crate) fn check(bench: &Workbench) {
     let checked = bench.run("check sqlite:work.db --json").result();
     assert_eq!(checked["clean"], true, "{checked}");
 }
@@ -235,7 +235,12 @@ fn a_directory_that_is_not_there_or_another_ones_is_refused() {
     // What is refused leaves nothing.
     bench.run("create sqlite:third.db --blocks blocks").refused(1, &["not empty"]);
     assert!(!bench.path("third.db").exists());
-    bench.run("create sqlite:third.db --blocks s3://bucket/x").refused(2, &["s3://", "directory"]);
+    bench.run("create sqlite:third.db --blocks gs://bucket/x").refused(2, &["gs://", "s3://"]);
+    let key = bench.run("create sqlite:third.db --blocks s3://id:secret@bucket/x");
+    assert!(!format!("{key:?}").contains("secret"), "{key:?}");
+    key.refused(2, &["keys come from the environment"]);
+    bench.run("create sqlite:third.db --blocks s3://bucket/x").refused(2, &["AWS_ACCESS_KEY_ID"]);
+    assert!(!bench.path("third.db").exists());
     bench.run("create third.pool --size 64M --blocks there").refused(2, &["--blocks"]);
     bench.run("create sqlite:there/third.db --blocks there2").refused(10, &["third.db"]);
     assert!(!bench.path("there2").exists());

@@ -17,7 +17,7 @@ const CLOCK: &str = "crates/vfs/src/clock.rs";
 /// The files of the core that start threads by a builder, since a system may have none to give; all
 /// of them end before it goes on.
 const SCOPED_THREADS: [&str; 2] =
-    ["crates/pool/src/commit/blocks.rs", "crates/cluster/src/directory.rs"];
+    ["crates/pool/src/commit/blocks.rs", "crates/cluster/src/writers.rs"];
 
 /// The files of the core that map files and ask what is below them: the medium itself, which no
 /// `Device` can show.

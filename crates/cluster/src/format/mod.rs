@@ -3,6 +3,7 @@
 //! Whatever a decoder is given, it answers with a value or with [`Error::Damaged`]. Numbers in
 //! keys are big-endian, so that bytes sort as numbers do; all others are little-endian.
 
+mod bucket;
 mod entry;
 mod fields;
 mod header;
@@ -14,6 +15,7 @@ mod object;
 mod operation;
 mod record;
 
+pub use bucket::BucketPlace;
 pub use entry::{Edit, Entry, Presence, Section};
 pub use header::{HEADER_BYTES, Header, Seal, VERSION};
 pub use holder::{Holder, HolderRow, TOKENS_MAX, Token};

@@ -1,5 +1,6 @@
 //! Blocks that lie outside of the database: their names, and where they are.
 
+use super::bucket::BucketPlace;
 use super::fields::put_counted;
 use super::item::BlockId;
 use super::{Fields, malformed};
@@ -17,6 +18,8 @@ const KEY_BYTES: usize = 40;
 const BLOCK_DIGITS: usize = 64;
 /// A directory, as the kind of a place.
 const DIRECTORY: u8 = 1;
+/// A bucket, as the kind of a place.
+const BUCKET: u8 = 2;
 
 /// The name of an object: the id of the block, and the upload that brought it. Nothing else ever
 /// gets it, also not the same block when it comes back: so an object that is removed late, by a
@@ -89,15 +92,25 @@ pub(super) fn digits<const N: usize>(text: &str) -> Option<[u8; N]> {
 pub enum BlocksPlace {
     /// In a directory, by its path from the root on.
     Directory(String),
+    /// In a bucket.
+    Bucket(BucketPlace),
 }
 
 impl BlocksPlace {
     /// The row's value.
     pub fn encode(&self) -> Vec<u8> {
-        let BlocksPlace::Directory(path) = self;
-        let mut out = vec![DIRECTORY];
-        put_counted(&mut out, path.as_bytes());
-        out
+        match self {
+            BlocksPlace::Directory(path) => {
+                let mut out = vec![DIRECTORY];
+                put_counted(&mut out, path.as_bytes());
+                out
+            }
+            BlocksPlace::Bucket(place) => {
+                let mut out = vec![BUCKET];
+                place.put(&mut out);
+                out
+            }
+        }
     }
 
     /// Reads a row's value.
@@ -107,23 +120,30 @@ impl BlocksPlace {
     pub fn decode(bytes: &[u8]) -> Result<BlocksPlace> {
         let mut fields = Fields::new("the place of blocks", bytes);
         let kind = fields.u8()?;
-        if kind != DIRECTORY {
-            let place = "row blocks of header".to_owned();
-            let reason = format!("a place of kind {kind} is not known to this program");
-            return Err(damaged("the place of blocks", place, reason));
-        }
-        let path = fields.text()?;
+        let place = match kind {
+            DIRECTORY => BlocksPlace::Directory(fields.text()?),
+            BUCKET => BlocksPlace::Bucket(BucketPlace::take(&mut fields)?),
+            _ => {
+                let place = "row blocks of header".to_owned();
+                let reason = format!("a place of kind {kind} is not known to this program");
+                return Err(damaged("the place of blocks", place, reason));
+            }
+        };
         fields.end()?;
-        match path.starts_with('/') {
-            true => Ok(BlocksPlace::Directory(path)),
-            false => fields.refuse("the path of a directory does not begin at the root"),
+        match &place {
+            BlocksPlace::Directory(path) if !path.starts_with('/') => {
+                fields.refuse("the path of a directory does not begin at the root")
+            }
+            _ => Ok(place),
         }
     }
 }
 
 impl fmt::Display for BlocksPlace {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let BlocksPlace::Directory(path) = self;
-        out.write_str(path)
+        match self {
+            BlocksPlace::Directory(path) => out.write_str(path),
+            BlocksPlace::Bucket(place) => place.fmt(out),
+        }
     }
 }

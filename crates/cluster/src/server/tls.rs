@@ -22,6 +22,9 @@ const SYSTEM_ROOTS: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
+/// The word of a URL that names a file of roots.
+const ROOTS_WORD: &str = "tls-ca=FILE";
+
 /// What a URL says of encryption.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Words {
@@ -124,7 +127,8 @@ impl Words {
     }
 }
 
-fn system_roots() -> Option<PathBuf> {
+/// The file of roots that this system trusts; none if there is none.
+pub(crate) fn system_roots() -> Option<PathBuf> {
     let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
     let known = || SYSTEM_ROOTS.iter().map(PathBuf::from).find(|file| file.exists());
     named.or_else(known)
@@ -144,7 +148,9 @@ impl Verified {
         let failed = |error: rustls::Error| Refusal::Unfit(format!("TLS: {error}"));
         let mut connection = ClientConnection::new(config, server).map_err(failed)?;
         while connection.is_handshaking() {
-            connection.complete_io(&mut stream).map_err(|error| refusal(name, error))?;
+            connection
+                .complete_io(&mut stream)
+                .map_err(|error| refusal(name, error, ROOTS_WORD))?;
         }
         Ok(StreamOwned::new(connection, stream))
     }
@@ -167,7 +173,10 @@ impl Verified {
     }
 }
 
-fn certificates(file: &Path) -> std::result::Result<Vec<CertificateDer<'static>>, Refusal> {
+/// The certificates of a file.
+pub(crate) fn certificates(
+    file: &Path,
+) -> std::result::Result<Vec<CertificateDer<'static>>, Refusal> {
     let all = CertificateDer::pem_file_iter(file).map_err(|error| unreadable(file, &error))?;
     all.collect::<std::result::Result<_, _>>().map_err(|error| unreadable(file, &error))
 }
@@ -178,12 +187,14 @@ fn unreadable(file: &Path, why: &dyn fmt::Display) -> Refusal {
 }
 
 /// Why the two did not come to an agreement.
-fn refusal(name: &str, error: io::Error) -> Refusal {
+///
+/// What names the file of roots is said where no root is trusted.
+pub(crate) fn refusal(name: &str, error: io::Error, names_roots: &str) -> Refusal {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let text = match inner {
         None => return Refusal::Lost(error),
         Some(rustls::Error::InvalidCertificate(reason)) => {
-            format!("the certificate of {name} is refused: {}", said_of(reason))
+            format!("the certificate of {name} is refused: {}", said_of(reason, names_roots))
         }
         Some(rustls::Error::InvalidMessage(_)) => {
             format!("{name} does not speak TLS, and nothing goes to it in the clear")
@@ -193,7 +204,7 @@ fn refusal(name: &str, error: io::Error) -> Refusal {
     Refusal::Unfit(text)
 }
 
-fn said_of(reason: &CertificateError) -> String {
+fn said_of(reason: &CertificateError, names_roots: &str) -> String {
     match reason {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "it has expired".to_owned()
@@ -203,8 +214,10 @@ fn said_of(reason: &CertificateError) -> String {
         }
         // The second is that of another root with the name of one that is trusted.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "no root that is trusted has signed it; name the file of its root with tls-ca=FILE"
-                .to_owned()
+            format!(
+                "no root that is trusted has signed it; name the file of its root with \
+                 {names_roots}"
+            )
         }
         other => other.to_string(),
     }

@@ -5,6 +5,7 @@ use super::join::{Judge, in_use};
 use super::taking::{Whole, clients, entry, missing, whole};
 use super::{Clock, Cluster, Publisher, Shared, SpaceProbe, State};
 use crate::blocks::Blocks;
+use crate::bucket;
 use crate::catalogue::Catalogue;
 use crate::database::{Database, Range, Table};
 use crate::delta::Replaced;
@@ -82,6 +83,8 @@ pub struct OpenOptions {
     pub clock: Clock,
     /// Tells how much space there is where the database lies, if that is known.
     pub space: Option<SpaceProbe>,
+    /// How a bucket is reached, if the blocks lie in one.
+    pub bucket: Option<bucket::Access>,
 }
 
 /// Makes a store with an empty root dataset in a database that has none.
@@ -142,7 +145,7 @@ impl Cluster {
     /// holds the blocks; damage, or the database fails.
     pub fn open(database: Arc<dyn Database>, options: OpenOptions) -> Result<Cluster> {
         let header = header(&*database)?;
-        let objects = objects::of_store(&header, &*database)?;
+        let objects = objects::of_store(&header, &*database, options.bucket.as_ref())?;
         Cluster::opened(database, &header, objects, options)
     }
 

@@ -16,6 +16,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("marram create /dev/sdb1 --label backup -O compression=zstd:3", "on a block device"),
             ("marram create ~/work --dataset photos", "a dataset in a pool that is mounted"),
             ("marram create sqlite:work.db --blocks blocks", "names in SQLite, content in files"),
+            ("marram create sqlite:work.db --blocks s3://team/work", "or in a bucket"),
         ],
     ),
     (

@@ -76,10 +76,13 @@ fn cluster(
             .hint("leave out --size, --preallocate, --force, --label and --home"));
     }
     let blocks = arguments.blocks.clone();
-    if let Some(url) = blocks.as_deref().filter(|path| is_url(path)) {
-        let text = format!("blocks lie in a directory, and {} is a URL", url.display());
-        return Err(Error::usage(text)
-            .hint("mount the bucket or share, and name the directory where it is mounted"));
+    if let Some(url) = blocks.as_deref().filter(|path| is_other_url(path)) {
+        // What is wrong with it may be a key in it, so it is not said.
+        let (scheme, _) = url.to_str().and_then(|url| url.split_once("://")).unwrap_or_default();
+        let text = format!("blocks lie in a directory or a bucket, and {scheme}:// is neither");
+        return Err(Error::usage(text).hint(
+            "name a bucket as s3://BUCKET/PREFIX; or mount a share, and name the directory",
+        ));
     }
     engine::create_cluster(file, &CreateCluster { properties, blocks })?;
     let created = Created { pool: file.to_owned(), size_bytes: None, dataset: None };
@@ -87,9 +90,9 @@ fn cluster(
     Ok(())
 }
 
-/// Whether something is written as a URL.
-fn is_url(path: &Path) -> bool {
-    path.to_str().is_some_and(|text| text.contains("://"))
+/// Whether something is written as a URL that is none of a bucket.
+fn is_other_url(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| text.contains("://") && !text.starts_with("s3://"))
 }
 
 /// Makes a pmem home, and says what it keeps.

@@ -104,6 +104,7 @@ impl Workbench {
             .env("HOME", self.folder.path())
             .env("XDG_STATE_HOME", self.path("state"))
             .env_remove("XDG_DATA_HOME")
+            .env_remove("AWS_ACCESS_KEY_ID")
             .stdin(std::process::Stdio::null());
         command
     }

@@ -1,5 +1,6 @@
 //! Cluster homes, made and opened.
 
+use super::buckets;
 use super::client::{Awaited, ClientProcess};
 use super::databases::{self, New, space_at};
 use crate::engine::posix::make_root_directory;
@@ -8,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::names::hexadecimal;
 use crate::paths::utf8;
 use crate::timestamps::now_seconds;
+use marram_cluster::bucket::Bucket;
 use marram_cluster::directory::Directory;
 use marram_cluster::{Cluster, Database, NewStore, Objects, OpenOptions, SpaceProbe, glance, make};
 use marram_store::{DatasetName, Space, Store};
@@ -24,7 +26,8 @@ pub(super) const LITTLE_CACHE_BYTES: u64 = 1 << 20;
 pub(crate) struct CreateCluster {
     /// Properties of the root dataset.
     pub(crate) properties: BTreeMap<String, String>,
-    /// The directory in which its blocks are to lie, if not in the database.
+    /// The directory in which its blocks are to lie, or the URL of a bucket, if not in the
+    /// database.
     pub(crate) blocks: Option<PathBuf>,
 }
 
@@ -35,11 +38,11 @@ pub(crate) struct CreateCluster {
 pub(crate) fn create(path: &Path, request: &CreateCluster) -> Result<()> {
     let id = random()?;
     let new = New::make(path)?;
-    let directory = request.blocks.as_deref().map(|blocks| make_directory(blocks, &id));
-    let filled = directory.transpose().and_then(|directory| {
-        let filled = fill(path, (Arc::clone(&new.database), id), directory.clone(), request);
-        if let (Err(_), Some(directory)) = (&filled, directory) {
-            directory.discard();
+    let objects = request.blocks.as_deref().map(|blocks| make_objects(blocks, &id)).transpose();
+    let filled = objects.and_then(|objects| {
+        let filled = fill(path, (Arc::clone(&new.database), id), objects.clone(), request);
+        if let (Err(_), Some(objects)) = (&filled, objects) {
+            objects.discard();
         }
         filled
     });
@@ -49,27 +52,40 @@ pub(crate) fn create(path: &Path, request: &CreateCluster) -> Result<()> {
     filled
 }
 
+/// Makes the place for the blocks of a home.
+fn make_objects(blocks: &Path, id: &[u8; 16]) -> Result<Arc<dyn Objects>> {
+    match buckets::url(blocks) {
+        Some(url) => Ok(Arc::new(make_bucket(url, id)?)),
+        None => Ok(Arc::new(make_directory(blocks, id)?)),
+    }
+}
+
+fn make_bucket(url: &str, id: &[u8; 16]) -> Result<Bucket> {
+    let made = Bucket::create(buckets::place(url)?, id, buckets::access());
+    let hint = "blocks go into a bucket that is there, below a prefix that nothing has yet";
+    made.map_err(|error| Error::from(error).hint(hint))
+}
+
 /// Makes the directory for the blocks of a home. What is recorded is its path from the root on, as
 /// it is written: a symbolic link may lead elsewhere on each host.
-fn make_directory(path: &Path, id: &[u8; 16]) -> Result<Arc<Directory>> {
+fn make_directory(path: &Path, id: &[u8; 16]) -> Result<Directory> {
     let path = std::path::absolute(path).map_err(|error| Error::system("find", path, error))?;
     utf8(&path)?;
     let made = Directory::create(&path, id);
     let hint = "blocks go into an empty directory, or one that is not there yet";
-    made.map(Arc::new).map_err(|error| Error::from(error).hint(hint))
+    made.map_err(|error| Error::from(error).hint(hint))
 }
 
 fn fill(
     path: &Path,
     (database, id): (Arc<dyn Database>, [u8; 16]),
-    directory: Option<Arc<Directory>>,
+    objects: Option<Arc<dyn Objects>>,
     request: &CreateCluster,
 ) -> Result<()> {
     let [key_begin, key_end] = [random()?, random()?];
     let mut key = [0; 32];
     key[..16].copy_from_slice(&key_begin);
     key[16..].copy_from_slice(&key_end);
-    let objects = directory.map(|directory| directory as Arc<dyn Objects>);
     make(Arc::clone(&database), &NewStore { id, key, now: now_seconds(), objects })?;
     let cluster = Cluster::open(database, options(path, (false, LITTLE_CACHE_BYTES))?)?;
     let root = DatasetName::root();
@@ -119,6 +135,7 @@ fn options(path: &Path, (read_only, cache_bytes): (bool, u64)) -> Result<OpenOpt
         cache_bytes,
         clock: Arc::new(now_seconds),
         space: space.map(|_| space_probe(path)),
+        bucket: Some(buckets::access()),
     })
 }
 

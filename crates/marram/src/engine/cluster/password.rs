@@ -58,6 +58,13 @@ fn of(sources: &Sources, words: &[String; 4]) -> Result<Vec<u8>> {
 }
 
 fn in_file(file: &Path, words: &[String; 4]) -> Result<Option<Vec<u8>>> {
+    let text = secret(file)?;
+    Ok(text
+        .and_then(|text| text.split(|byte| *byte == b'\n').find_map(|line| matching(line, words))))
+}
+
+/// The bytes of a file with secrets, which is closed to other users; none if there is none.
+pub(super) fn secret(file: &Path) -> Result<Option<Vec<u8>>> {
     let failed = |error| Error::Invalid(format!("{}: {error}", file.display()));
     let found = match fs::metadata(file) {
         Ok(found) => found,
@@ -70,8 +77,7 @@ fn in_file(file: &Path, words: &[String; 4]) -> Result<Option<Vec<u8>>> {
             "{file} is open to other users, and passwords stand in it: chmod 600 {file}"
         )));
     }
-    let text = fs::read(file).map_err(failed)?;
-    Ok(text.split(|byte| *byte == b'\n').find_map(|line| matching(line, words)))
+    fs::read(file).map(Some).map_err(failed)
 }
 
 /// The password of a line, if the line begins with the words.

@@ -1,9 +1,11 @@
 //! The verifier of cluster homes.
 
+use super::buckets;
 use super::client::{Awaited, short};
 use super::databases;
 use crate::error::{Error, Result};
 pub(crate) use marram_cluster::verify::Verified;
+use marram_cluster::verify::verify_reached;
 use marram_cluster::{Database, glance};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ pub(crate) fn is_cluster(path: &Path) -> bool {
 pub(crate) fn verify(path: &Path) -> Result<Verified> {
     let database = databases::find(path)?.ok_or_else(|| databases::none_at(path))?;
     refuse_clients(&database).map_err(|error| error.during(path.display()))?;
-    let verified = marram_cluster::verify::verify(&*database);
+    let verified = verify_reached(&*database, Some(&buckets::access()));
     verified.map_err(|error| Error::from(error).during(path.display()))
 }
 
