@@ -7,6 +7,9 @@ use bytes::Bytes;
 use marram_store::Result;
 use std::sync::Arc;
 
+/// A row of which the value may be damaged.
+pub(crate) type UncertainRow = (Bytes, Result<Bytes>);
+
 /// The rows of a store: each value is sealed when it is written, and checked when it is read.
 #[derive(Clone)]
 pub(crate) struct Rows {
@@ -79,14 +82,7 @@ impl Rows {
 
     /// The rows of each range, without their seals.
     pub(crate) fn read(&self, ranges: &[Range]) -> Result<Vec<Vec<Row>>> {
-        let mut answers = self.database.read(ranges)?;
-        if answers.len() != ranges.len() {
-            return Err(damaged(
-                "the database",
-                "an answer".to_owned(),
-                "it is not to the question",
-            ));
-        }
+        let mut answers = self.answers(ranges)?;
         for (range, rows) in ranges.iter().zip(&mut answers) {
             for (key, value) in rows {
                 *value = self.open(range.table, key, value)?;
@@ -95,15 +91,27 @@ impl Rows {
         Ok(answers)
     }
 
-    /// The rows of a range, each without its seal, or what is wrong with it.
-    pub(crate) fn read_each(&self, range: Range) -> Result<Vec<(Bytes, Result<Bytes>)>> {
-        let table = range.table;
-        let rows = self.database.read(&[range])?.into_iter().flatten();
-        let opened = rows.map(|(key, sealed)| {
-            let value = self.open(table, &key, &sealed);
-            (key, value)
-        });
-        Ok(opened.collect())
+    /// The rows of each range, each row without its seal, or what is wrong with it.
+    pub(crate) fn read_each(&self, ranges: &[Range]) -> Result<Vec<Vec<UncertainRow>>> {
+        let answers = self.answers(ranges)?;
+        let opened = |range: &Range, rows: Vec<Row>| -> Vec<UncertainRow> {
+            let open = |(key, sealed): Row| {
+                let value = self.open(range.table, &key, &sealed);
+                (key, value)
+            };
+            rows.into_iter().map(open).collect()
+        };
+        Ok(ranges.iter().zip(answers).map(|(range, rows)| opened(range, rows)).collect())
+    }
+
+    fn answers(&self, ranges: &[Range]) -> Result<Vec<Vec<Row>>> {
+        let answers = self.database.read(ranges)?;
+        match answers.len() == ranges.len() {
+            true => Ok(answers),
+            false => {
+                Err(damaged("the database", "an answer".to_owned(), "it is not to the question"))
+            }
+        }
     }
 
     fn open(&self, table: Table, key: &[u8], sealed: &Bytes) -> Result<Bytes> {

@@ -1,7 +1,8 @@
 //! Round trips, counted: a number that grows makes everything slower that is far from its database.
 
-use crate::stores::{StillClock, in_memory, options};
+use crate::stores::{StillClock, in_memory, in_memory_at, options};
 use marram_cluster::memory::MemoryDatabase;
+use marram_cluster::verify::verify;
 use marram_cluster::{Cluster, Database};
 use marram_store::{Batch, Block, Item, Key, Store, View};
 use std::sync::Arc;
@@ -84,4 +85,66 @@ fn a_cold_read_is_one_round_trip_and_its_block_another() {
         let (trips, _) = counted(&memory, || view.read_block(&block).unwrap());
         assert_eq!(trips, 0, "which is kept");
     }
+}
+
+/// Round trips of all the sweeps that give the space of so many files back.
+fn sweeping(count: u64) -> u64 {
+    let clock = StillClock::new();
+    let (memory, cluster) = in_memory_at(&clock);
+    let view = root(&cluster);
+    put(&*view, 0, count, true);
+    let mut batch = Batch::new();
+    for number in 0..count {
+        batch.remove(Key::new(2, 1, number));
+    }
+    view.apply(batch).unwrap();
+    view.sync().unwrap();
+    clock.advance(100);
+    let (trips, blocks) = counted(&memory, || {
+        let (mut after, mut blocks) = (Vec::new(), 0);
+        loop {
+            let (swept, next) = cluster.sweep_step(after).unwrap();
+            (after, blocks) = (next, blocks + swept.blocks);
+            if !swept.more {
+                return blocks;
+            }
+        }
+    });
+    assert_eq!(blocks, count, "all of them go");
+    assert_eq!(verify(&memory).unwrap().findings, [""; 0]);
+    trips
+}
+
+#[test]
+fn space_comes_back_by_questions_about_many_blocks() {
+    // What is loose, what refers to some of it, and what takes them away.
+    assert_eq!(sweeping(1), 3);
+    assert_eq!(sweeping(64), 3);
+    assert_eq!(sweeping(161), 5, "a question for 64 blocks");
+    assert!(sweeping(1000) <= 26);
+}
+
+#[test]
+fn rows_that_nothing_needs_go_by_questions_about_many() {
+    let (memory, cluster) = in_memory();
+    let view = root(&cluster);
+    let name = "root".parse().unwrap();
+    put(&*view, 0, 100, true);
+    cluster.snapshot(&name, "a").unwrap();
+    put(&*view, 0, 100, false);
+    let (trips, _) =
+        counted(&memory, || cluster.destroy(&"root@a".parse().unwrap(), false).unwrap());
+    // The plan asks as the pruning does, and then come the entry and its rows.
+    assert!(trips <= 9, "{trips} for a destruction");
+    let (trips, steps) = counted(&memory, || {
+        let mut steps = 1;
+        while cluster.prune_step().unwrap().more {
+            steps += 1;
+        }
+        steps
+    });
+    // A step asks for its work, for marks, twice for 64 of them, and writes.
+    assert!(trips <= steps * 7, "{trips} in {steps} steps");
+    assert!(steps <= 4, "{steps}");
+    assert_eq!(verify(&memory).unwrap().findings, [""; 0]);
 }
