@@ -48,6 +48,18 @@ impl Rows {
         self.database.insert_if(&self.has_followed(number), table, &key, &sealed)
     }
 
+    /// The same with changes behind it, as one step; `None` if the database has no such step.
+    pub(crate) fn insert_with(
+        &self,
+        number: u64,
+        (table, key): (Table, Vec<u8>),
+        value: Vec<u8>,
+        changes: &[Change],
+    ) -> Option<Result<bool>> {
+        let row = self.put(table, key, value);
+        self.database.insert_with(&self.has_followed(number), &row, changes)
+    }
+
     /// Makes changes if the rows follow the log up to an entry.
     pub(crate) fn write_after(&self, number: u64, changes: &[Change]) -> Result<bool> {
         self.database.write_if(&self.has_followed(number), changes)

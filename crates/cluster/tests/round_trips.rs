@@ -1,6 +1,6 @@
 //! Round trips, counted: a number that grows makes everything slower that is far from its database.
 
-use crate::stores::{StillClock, in_memory, in_memory_at, options};
+use crate::stores::{StillClock, in_memory, in_memory_at, made, options, together_in};
 use marram_cluster::memory::MemoryDatabase;
 use marram_cluster::verify::verify;
 use marram_cluster::{Cluster, Database};
@@ -147,4 +147,53 @@ fn rows_that_nothing_needs_go_by_questions_about_many() {
     assert!(trips <= steps * 7, "{trips} in {steps} steps");
     assert!(steps <= 4, "{steps}");
     assert_eq!(verify(&memory).unwrap().findings, [""; 0]);
+}
+
+#[test]
+fn far_away_an_entry_and_its_rows_are_one_round_trip() {
+    let memory = MemoryDatabase::default().far_away();
+    let database: Arc<dyn Database> = Arc::new(memory.clone());
+    made(&database);
+    let clock = StillClock::new();
+    let clients = together_in(&[Arc::clone(&database)], &clock);
+    let (cluster, view) = (&clients[0], root(&clients[0]));
+    // The heads under the keys, and the entry with its rows.
+    let (trips, ()) = counted(&memory, || put(&*view, 0, 100, false));
+    assert_eq!(trips, 2);
+    // Which blocks are there, and those that are not.
+    let (trips, ()) = counted(&memory, || put(&*view, 200, 100, true));
+    assert_eq!(trips, 4);
+    let (name, fork) = ("root".parse().unwrap(), "try".parse().unwrap());
+    let snapshot = "root@a".parse().unwrap();
+    let one = |what: &str, work: &dyn Fn()| {
+        let (trips, ()) = counted(&memory, work);
+        assert_eq!(trips, 1, "{what}");
+    };
+    one("snapshot", &|| cluster.snapshot(&name, "a").unwrap());
+    one("fork", &|| cluster.fork(&name, &fork, 1).unwrap());
+    let lineage = cluster.capabilities().lineage.unwrap();
+    one("promotion", &|| lineage.promote(&fork).unwrap());
+    one("promotion back", &|| lineage.promote(&name).unwrap());
+    drop(view);
+    one("rollback", &|| lineage.rollback(&snapshot, "before").unwrap());
+    assert_eq!(verify(&memory).unwrap().findings, [""; 0]);
+}
+
+#[test]
+fn what_another_client_publishes_is_one_question_more() {
+    let memory = MemoryDatabase::default().far_away();
+    let database: Arc<dyn Database> = Arc::new(memory.clone());
+    made(&database);
+    let clients = together_in(&[Arc::clone(&database), database], &StillClock::new());
+    let views = [root(&clients[0]), root(&clients[1])];
+    let look = |view: &dyn View| view.capabilities().together.unwrap().look().unwrap();
+    let (trips, _) = counted(&memory, || look(&*views[1]));
+    assert_eq!(trips, 1, "nothing has come");
+    let mut batch = Batch::new();
+    batch.put(Key::new(2, 1, 7), Item::plain(vec![7]));
+    batch.seen = Some(look(&*views[0]));
+    views[0].apply(batch).unwrap();
+    // That there is one, the entry with whether the rows have followed it, and its end.
+    let (trips, _) = counted(&memory, || look(&*views[1]));
+    assert_eq!(trips, 3);
 }
