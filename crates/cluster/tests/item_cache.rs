@@ -5,7 +5,7 @@ use crate::tree::Names;
 use marram_cluster::memory::MemoryDatabase;
 use marram_cluster::{Cluster, Database};
 use marram_posix::{Posix, PosixOptions};
-use marram_store::{Batch, Item, Key, Source, Store, View};
+use marram_store::{Batch, Item, ItemChange, Key, Source, Store, View};
 use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -141,7 +141,10 @@ fn what_has_changed_comes_with_the_inodes_that_it_is_in() {
     let states = [source("root@a"), source("root@b")];
     let before = memory[0].round_trips();
     let mut changed = BTreeSet::new();
-    let mut visit = |change: marram_store::ItemChange| changed.insert(change.key.object) || true;
+    let mut visit = |change: ItemChange| {
+        changed.insert(change.key.object);
+        true
+    };
     clusters[0].changes(&states[0], &states[1], Key::MIN, &mut visit).unwrap();
     let inos: Vec<u64> = inos.iter().step_by(5).map(|ino| ino.0).collect();
     assert!(inos.iter().all(|ino| changed.contains(ino)), "they have changed");
