@@ -1,10 +1,11 @@
 //! Round trips, counted: a number that grows makes everything slower that is far from its database.
 
 use crate::stores::{StillClock, in_memory, in_memory_at, made, options, together_in};
+use marram_cluster::database::{Change, Table};
 use marram_cluster::memory::MemoryDatabase;
 use marram_cluster::verify::verify;
 use marram_cluster::{Cluster, Database};
-use marram_store::{Batch, Block, Item, Key, Store, View};
+use marram_store::{Batch, Block, Error, Item, Key, Part, Store, View};
 use std::sync::Arc;
 
 /// Round trips of some work.
@@ -196,4 +197,38 @@ fn what_another_client_publishes_is_one_question_more() {
     // That there is one, the entry with whether the rows have followed it, and its end.
     let (trips, _) = counted(&memory, || look(&*views[1]));
     assert_eq!(trips, 3);
+}
+
+#[test]
+fn the_blocks_of_one_read_are_one_question() {
+    let (memory, cluster) = in_memory();
+    put(&*root(&cluster), 0, 20, true);
+    cluster.close().unwrap();
+    let database: Arc<dyn Database> = Arc::new(memory.clone());
+    let cluster = Cluster::open(database, options(2, None, &StillClock::new())).unwrap();
+    let view = root(&cluster);
+    let items: Vec<Item> =
+        (0..20).map(|number| view.get(Key::new(2, 1, number)).unwrap().unwrap()).collect();
+    let blocks: Vec<Block> = items.into_iter().map(|item| item.block.unwrap()).collect();
+    let parts: Vec<Part<'_>> = blocks
+        .iter()
+        .enumerate()
+        .map(|(number, block)| Part { block, from: 8, len: 8, at: number * 10, passes_by: false })
+        .collect();
+    let mut read = Vec::new();
+    let (trips, ()) = counted(&memory, || view.read_parts(&parts, &mut read).unwrap());
+    assert_eq!(trips, 1);
+    for number in 0..20_u64 {
+        let at = usize::try_from(number).unwrap() * 10;
+        assert_eq!(read[at..at + 8], number.to_le_bytes(), "part {number}");
+    }
+    let missing = memory.rows().into_iter().find(|(table, _)| *table == Table::Blocks).unwrap();
+    memory.write(&[Change::remove(Table::Blocks, missing.1.0.to_vec())]).unwrap();
+    cluster.close().unwrap();
+    let database: Arc<dyn Database> = Arc::new(memory.clone());
+    let cluster = Cluster::open(database, options(3, None, &StillClock::new())).unwrap();
+    let unread = root(&cluster).read_parts(&parts, &mut Vec::new()).unwrap_err();
+    assert!(matches!(unread.error, Error::Damaged(_)), "{:?}", unread.error);
+    let alone = root(&cluster).read_block(&blocks[unread.number]).unwrap_err();
+    assert_eq!(alone, unread.error, "it is the one that is missing");
 }
