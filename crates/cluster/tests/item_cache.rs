@@ -57,11 +57,10 @@ fn files_of_a_client_that_is_alone_cost_nothing_but_their_publication() {
     let first = work("first");
     assert!(first <= 8, "{first}");
     let others: Vec<u64> = (0..100).map(|number| work(&format!("file {number}"))).collect();
-    // Counts are in several items, each of which is asked for when it is first needed.
+    // A name is asked for with all behind its hash, so one question is due whenever a smaller hash
+    // comes than all before. Of a hundred that is about five times; the seed differs in each run.
     let count: u64 = others.iter().sum();
-    assert!(count <= 8, "{others:?}");
-    let later: u64 = others[50..].iter().sum();
-    assert!(later <= 4, "all of it is written behind but for those: {others:?}");
+    assert!(count <= 20, "all of it is written behind but for those: {others:?}");
     view.sync().unwrap();
     let before = trips();
     for number in 0..100 {
