@@ -5,7 +5,7 @@ use crate::failure::damaged;
 use crate::format::{BlockId, BlockRow, ObjectName, Reference, UploadId};
 use crate::holder::Hold;
 use crate::objects::Objects;
-use crate::rows::Rows;
+use crate::rows::{Rows, UncertainRow};
 use bytes::Bytes;
 use marram_codec::{Compression, codec_id, compress_with_grain, decompress};
 use marram_store::{Error, FreshBlock, Result, StoredForm};
@@ -336,39 +336,61 @@ impl Blocks {
         }
     }
 
-    /// What takes a block away to which nothing refers. Its object is then one that perhaps no
-    /// block needs.
-    pub(crate) fn removal(&self, id: &BlockId, now: i64) -> Result<Vec<Change>> {
-        let remove = Change::remove(Table::Blocks, id.to_vec());
-        if self.objects.is_none() {
-            return Ok(vec![remove]);
+    /// What has to be known of a block that is loose: what refers to it, and which object it has.
+    pub(crate) fn asked_of(&self, id: &BlockId) -> Vec<Range> {
+        let outside = self.objects.is_some().then(|| Range::one(Table::Blocks, id.to_vec()));
+        [uses(id, 1)].into_iter().chain(outside).collect()
+    }
+
+    /// What takes a block away, by the answers to that; none if something refers to it. Its
+    /// object is then one that perhaps no block needs.
+    pub(crate) fn removal(
+        &self,
+        id: &BlockId,
+        answers: Vec<Vec<UncertainRow>>,
+        now: i64,
+    ) -> Result<Option<Vec<Change>>> {
+        let mut answers = answers.into_iter();
+        if next_row(&mut answers)?.is_some() {
+            return Ok(None);
         }
-        let object = self.object_of(id)?;
+        let row = next_row(&mut answers)?;
+        let object = object_in(id, row.as_ref().map(|(_, value)| value))?;
         let object = object.map(|name| loose_object(&self.rows, &name, now));
-        Ok(object.into_iter().chain([remove]).collect())
+        let remove = Change::remove(Table::Blocks, id.to_vec());
+        Ok(Some(object.into_iter().chain([remove]).collect()))
     }
 
     /// The object that the row of a block names.
     fn object_of(&self, id: &BlockId) -> Result<Option<ObjectName>> {
-        let row = self.rows.get(Table::Blocks, id.to_vec())?;
-        let upload = row.map(|value| BlockRow::decode(&value)?.upload()).transpose()?.flatten();
-        Ok(upload.map(|upload| ObjectName { block: *id, upload }))
+        object_in(id, self.rows.get(Table::Blocks, id.to_vec())?.as_ref())
     }
 
-    /// What is to be done about an object that is loose.
-    pub(crate) fn let_go(&self, name: &ObjectName) -> Result<LetGo> {
+    /// What has to be known of an object that is loose.
+    pub(crate) fn asked_of_object(&self, name: &ObjectName) -> Vec<Range> {
+        match self.objects.is_some() {
+            false => Vec::new(),
+            true => vec![
+                Range::one(Table::Loose, name.upload.to_vec()),
+                Range::one(Table::Blocks, name.block.to_vec()),
+            ],
+        }
+    }
+
+    /// What is to be done about it, by the answers to that.
+    pub(crate) fn let_go(
+        &self,
+        name: &ObjectName,
+        answers: Vec<Vec<UncertainRow>>,
+    ) -> Result<LetGo> {
         if self.objects.is_none() {
             return Ok(LetGo::Forget);
         }
-        let ranges = [
-            Range::one(Table::Loose, name.upload.to_vec()),
-            Range::one(Table::Blocks, name.block.to_vec()),
-        ];
-        let found = self.rows.read(&ranges)?;
-        if !found[0].is_empty() {
+        let mut answers = answers.into_iter();
+        if next_row(&mut answers)?.is_some() {
             return Ok(LetGo::Keep);
         }
-        match names(found[1].first(), name)? {
+        match names(next_row(&mut answers)?.as_ref(), name)? {
             true => Ok(LetGo::Forget),
             false => Ok(LetGo::Unlink),
         }
@@ -423,6 +445,18 @@ const LOST: &str = "the file is gone; bring it back from a copy of the directory
                     of the home lists all that are missing";
 /// What to do about one that was changed.
 const BRING_BACK: &str = "bring the file back from a copy of the directory";
+
+/// The first row of the next answer, or what is wrong with it.
+fn next_row(answers: &mut impl Iterator<Item = Vec<UncertainRow>>) -> Result<Option<Row>> {
+    let first = answers.next().and_then(|rows| rows.into_iter().next());
+    first.map(|(key, value)| Ok((key, value?))).transpose()
+}
+
+/// The object that a row of a block names.
+fn object_in(id: &BlockId, row: Option<&Bytes>) -> Result<Option<ObjectName>> {
+    let upload = row.map(|value| BlockRow::decode(value)?.upload()).transpose()?.flatten();
+    Ok(upload.map(|upload| ObjectName { block: *id, upload }))
+}
 
 /// Whether the row of a block names an object.
 fn names(row: Option<&Row>, name: &ObjectName) -> Result<bool> {

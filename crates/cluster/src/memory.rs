@@ -151,6 +151,18 @@ impl Database for MemoryDatabase {
         changes.iter().try_for_each(|change| inner.change(change)).map(|()| true)
     }
 
+    fn insert_with(&self, guard: &Guard, row: &Change, changes: &[Change]) -> Option<Result<bool>> {
+        self.is_far.then(|| {
+            let mut inner = self.call();
+            inner.refuse_cut()?;
+            let value = row.value.as_deref().unwrap_or_default();
+            if !inner.holds(guard) || !inner.insert(row.table, &row.key, value)? {
+                return Ok(false);
+            }
+            changes.iter().try_for_each(|change| inner.change(change)).map(|()| true)
+        })
+    }
+
     fn bytes(&self) -> Result<u64> {
         let inner = self.call();
         Ok(inner.rows.iter().map(|((_, key), value)| (key.len() + value.len()) as u64).sum())

@@ -7,6 +7,9 @@ use bytes::Bytes;
 use marram_store::Result;
 use std::sync::Arc;
 
+/// A row of which the value may be damaged.
+pub(crate) type UncertainRow = (Bytes, Result<Bytes>);
+
 /// The rows of a store: each value is sealed when it is written, and checked when it is read.
 #[derive(Clone)]
 pub(crate) struct Rows {
@@ -45,6 +48,18 @@ impl Rows {
         self.database.insert_if(&self.has_followed(number), table, &key, &sealed)
     }
 
+    /// The same with changes behind it, as one step; `None` if the database has no such step.
+    pub(crate) fn insert_with(
+        &self,
+        number: u64,
+        (table, key): (Table, Vec<u8>),
+        value: Vec<u8>,
+        changes: &[Change],
+    ) -> Option<Result<bool>> {
+        let row = self.put(table, key, value);
+        self.database.insert_with(&self.has_followed(number), &row, changes)
+    }
+
     /// Makes changes if the rows follow the log up to an entry.
     pub(crate) fn write_after(&self, number: u64, changes: &[Change]) -> Result<bool> {
         self.database.write_if(&self.has_followed(number), changes)
@@ -79,14 +94,7 @@ impl Rows {
 
     /// The rows of each range, without their seals.
     pub(crate) fn read(&self, ranges: &[Range]) -> Result<Vec<Vec<Row>>> {
-        let mut answers = self.database.read(ranges)?;
-        if answers.len() != ranges.len() {
-            return Err(damaged(
-                "the database",
-                "an answer".to_owned(),
-                "it is not to the question",
-            ));
-        }
+        let mut answers = self.answers(ranges)?;
         for (range, rows) in ranges.iter().zip(&mut answers) {
             for (key, value) in rows {
                 *value = self.open(range.table, key, value)?;
@@ -95,15 +103,27 @@ impl Rows {
         Ok(answers)
     }
 
-    /// The rows of a range, each without its seal, or what is wrong with it.
-    pub(crate) fn read_each(&self, range: Range) -> Result<Vec<(Bytes, Result<Bytes>)>> {
-        let table = range.table;
-        let rows = self.database.read(&[range])?.into_iter().flatten();
-        let opened = rows.map(|(key, sealed)| {
-            let value = self.open(table, &key, &sealed);
-            (key, value)
-        });
-        Ok(opened.collect())
+    /// The rows of each range, each row without its seal, or what is wrong with it.
+    pub(crate) fn read_each(&self, ranges: &[Range]) -> Result<Vec<Vec<UncertainRow>>> {
+        let answers = self.answers(ranges)?;
+        let opened = |range: &Range, rows: Vec<Row>| -> Vec<UncertainRow> {
+            let open = |(key, sealed): Row| {
+                let value = self.open(range.table, &key, &sealed);
+                (key, value)
+            };
+            rows.into_iter().map(open).collect()
+        };
+        Ok(ranges.iter().zip(answers).map(|(range, rows)| opened(range, rows)).collect())
+    }
+
+    fn answers(&self, ranges: &[Range]) -> Result<Vec<Vec<Row>>> {
+        let answers = self.database.read(ranges)?;
+        match answers.len() == ranges.len() {
+            true => Ok(answers),
+            false => {
+                Err(damaged("the database", "an answer".to_owned(), "it is not to the question"))
+            }
+        }
     }
 
     fn open(&self, table: Table, key: &[u8], sealed: &Bytes) -> Result<Bytes> {

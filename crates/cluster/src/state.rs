@@ -13,6 +13,7 @@ mod rescue;
 mod scheduled;
 mod sharing;
 mod store;
+mod sweep;
 mod taking;
 mod transactions;
 mod transfers;

@@ -9,7 +9,7 @@ use crate::state::Shared;
 use bytes::Bytes;
 use marram_store::{
     Adoption, Batch, Block, Capabilities, CountedSpace, Counter, Edit, Error, HeldLock, Item, Key,
-    LockRequest, Locking, Moment, Properties, Result, Space, Together, View,
+    LockRequest, Locking, Moment, Part, Properties, Result, Space, Together, Unread, View,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -221,6 +221,28 @@ impl View for ClusterView {
             Block::Fresh(fresh) => Ok(fresh.bytes()),
             Block::Stored(token) => self.shared.blocks.read(&Reference::of_token(token)?),
         }
+    }
+
+    /// Asks for all blocks that are not in memory in one question. What that does not bring is
+    /// asked for by itself, and says what is wrong with it.
+    fn read_parts(&self, parts: &[Part<'_>], out: &mut Vec<u8>) -> std::result::Result<(), Unread> {
+        let stored = |part: &Part<'_>| match part.block {
+            Block::Fresh(_) => None,
+            Block::Stored(token) => Reference::of_token(token).ok(),
+        };
+        let references: Vec<Reference> = parts.iter().filter_map(stored).collect();
+        let contents = match references.len() {
+            0 | 1 => BTreeMap::new(),
+            _ => self.shared.blocks.read_all(&references).unwrap_or_default(),
+        };
+        for (number, part) in parts.iter().enumerate() {
+            let known = stored(part).and_then(|reference| contents.get(&reference.id).cloned());
+            let content = known.map_or_else(|| self.read_block(part.block), Ok);
+            let content = content.map_err(|error| Unread { number, error })?;
+            out.resize(part.at, 0);
+            part.append(&content, out);
+        }
+        Ok(())
     }
 
     fn sync(&self) -> Result<()> {

@@ -116,7 +116,11 @@ fn state_of(cluster: &Cluster) -> State {
 }
 
 fn begun() -> (MemoryDatabase, Cluster, StillClock) {
-    let (memory, clock) = (MemoryDatabase::default(), StillClock::new());
+    begun_in(MemoryDatabase::default())
+}
+
+fn begun_in(memory: MemoryDatabase) -> (MemoryDatabase, Cluster, StillClock) {
+    let clock = StillClock::new();
     let database: Arc<dyn Database> = Arc::new(memory.clone());
     made(&database);
     let cluster = Cluster::open(database, options(1, None, &clock)).unwrap();
@@ -136,11 +140,21 @@ pub(crate) fn moments() -> (Vec<State>, u64) {
 
 #[test]
 fn what_was_acknowledged_is_there_after_each_crash() {
+    is_there_after_each_crash(&MemoryDatabase::default);
+}
+
+/// Of a database in which an entry and its rows are one step, which is cut in its middle.
+#[test]
+fn what_was_acknowledged_far_away_is_there_after_each_crash() {
+    is_there_after_each_crash(&|| MemoryDatabase::default().far_away());
+}
+
+fn is_there_after_each_crash(make: &dyn Fn() -> MemoryDatabase) {
     let (moments, end) = moments();
     let begin = begun().0.changes_made();
     assert!(end - begin > 100, "the steps are more than {}", end - begin);
     for cut in begin..end {
-        let (memory, cluster, clock) = begun();
+        let (memory, cluster, clock) = begun_in(make());
         memory.cut_after(Some(cut));
         let done = STEPS.iter().take_while(|step| step(&cluster, &clock).is_ok()).count();
         let left = memory.copy();

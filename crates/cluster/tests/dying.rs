@@ -62,6 +62,12 @@ impl Database for Dying {
         self.reading(|| self.inner.has(table, keys))
     }
 
+    fn insert_with(&self, guard: &Guard, row: &Change, changes: &[Change]) -> Option<Result<bool>> {
+        // The engines that are asked for many ranges at once have this step too.
+        let step = || self.inner.insert_with(guard, row, changes).expect("it has the step");
+        self.inner.asks_ranges_at_once().then(|| self.writing(step))
+    }
+
     fn insert_if(&self, guard: &Guard, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
         self.writing(|| self.inner.insert_if(guard, table, key, value))
     }

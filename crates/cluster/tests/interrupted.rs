@@ -147,6 +147,15 @@ impl Database for Interrupted {
         self.inner.write_if(guard, changes)
     }
 
+    fn insert_with(&self, guard: &Guard, row: &Change, changes: &[Change]) -> Option<Result<bool>> {
+        // Bugs are planted in the two steps.
+        if !self.inner.is_far() || self.bug.lock().is_some() {
+            return None;
+        }
+        self.call(true);
+        self.inner.insert_with(guard, row, changes)
+    }
+
     fn settle(&self) -> Result<()> {
         self.inner.settle()
     }

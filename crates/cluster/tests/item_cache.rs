@@ -5,7 +5,7 @@ use crate::tree::Names;
 use marram_cluster::memory::MemoryDatabase;
 use marram_cluster::{Cluster, Database};
 use marram_posix::{Posix, PosixOptions};
-use marram_store::{Batch, Item, Key, Source, Store, View};
+use marram_store::{Batch, Item, ItemChange, Key, Source, Store, View};
 use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, WriteOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -121,6 +121,38 @@ fn a_directory_far_away_comes_with_its_inodes() {
     let trips = memory[1].round_trips() - before;
     let most = 2 * 101 * looks + 4;
     assert!(trips <= most, "{trips} for 50 names, {looks} to look whether others have come");
+}
+
+#[test]
+fn what_has_changed_comes_with_the_inodes_that_it_is_in() {
+    let (memory, clusters) = open(1);
+    let view = clusters[0].open(&source("root")).unwrap();
+    let files = Posix::new(Arc::clone(&view), PosixOptions::default()).unwrap();
+    let inos: Vec<Ino> = (0..500).map(|number| make(&files, &format!("file {number}"))).collect();
+    clusters[0].snapshot(&"root".parse().unwrap(), "a").unwrap();
+    for ino in inos.iter().step_by(5) {
+        files.write(*ino, 0, &[7; 5000], WriteOptions::default()).unwrap();
+    }
+    files.sync_all().unwrap();
+    clusters[0].snapshot(&"root".parse().unwrap(), "b").unwrap();
+    let states = [source("root@a"), source("root@b")];
+    let before = memory[0].round_trips();
+    let mut changed = BTreeSet::new();
+    let mut visit = |change: ItemChange| {
+        changed.insert(change.key.object);
+        true
+    };
+    clusters[0].changes(&states[0], &states[1], Key::MIN, &mut visit).unwrap();
+    let inos: Vec<u64> = inos.iter().step_by(5).map(|ino| ino.0).collect();
+    assert!(inos.iter().all(|ino| changed.contains(ino)), "they have changed");
+    for state in &states {
+        let state = clusters[0].open(state).unwrap();
+        for ino in &inos {
+            assert!(state.get(Key::new(*ino, 1, 0)).unwrap().is_some());
+        }
+    }
+    let trips = memory[0].round_trips() - before;
+    assert!(trips <= 20, "{trips} for {} files", inos.len());
 }
 
 /// What two clients see, which change the same objects by turns, and what is there.

@@ -100,6 +100,62 @@ fn a_lost_answer_to_a_guarded_insertion_is_found_or_known_not_to_be() {
     assert!(matches!(&error, Error::Io(text) if text.contains("nobody knows")), "{error}");
 }
 
+/// The same of an insertion with changes behind it, by which its guard holds no more.
+fn lost_answer_to_both(server: &Server, others: &[Change]) -> marram_store::Result<bool> {
+    let (tunnel, place) = (Tunnel::to(server), server.new_place());
+    let near = PostgresDatabase::create(access(place.clone())).unwrap();
+    let far = PostgresDatabase::open(access(tunnel.place(&place))).unwrap().unwrap();
+    near.write(&[Change::put(Table::Header, *b"at", b"1".to_vec())]).unwrap();
+    let guard = Guard { table: Table::Header, key: b"at".into(), value: Some(b"1".into()) };
+    let row = Change::put(Table::Log, *b"k", b"v".to_vec());
+    let changes = [
+        Change::put(Table::Heads, *b"h", b"v".to_vec()),
+        Change::put(Table::Header, *b"at", b"2".to_vec()),
+    ];
+    tunnel.let_through(Flow::Questions);
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| far.insert_with(&guard, &row, &changes).unwrap());
+        wait_for(&|| near.has(Table::Log, &[b"k".into()]).unwrap() == [true]);
+        assert_eq!(near.has(Table::Heads, &[b"h".into()]).unwrap(), [true], "it is one step");
+        near.write(others).unwrap();
+        tunnel.let_through(Flow::Open);
+        asked.join().unwrap()
+    })
+}
+
+#[test]
+fn a_lost_answer_to_an_insertion_with_changes_is_found_or_known_not_to_be() {
+    let Some(server) = Server::start() else { return };
+    assert_eq!(lost_answer_to_both(&server, &[]), Ok(true), "it was made before");
+    let other = Change::put(Table::Log, *b"k", b"w".to_vec());
+    assert_eq!(lost_answer_to_both(&server, &[other]), Ok(false), "the row is another's");
+    let trimmed = Change::remove(Table::Log, *b"k");
+    let error = lost_answer_to_both(&server, &[trimmed]).unwrap_err();
+    assert!(matches!(&error, Error::Io(text) if text.contains("nobody knows")), "{error}");
+}
+
+#[test]
+fn an_insertion_and_the_changes_behind_it_are_one_step() {
+    let Some(server) = Server::start() else { return };
+    let database = PostgresDatabase::create(access(server.new_place())).unwrap();
+    database.write(&[Change::put(Table::Header, *b"at", b"1".to_vec())]).unwrap();
+    let step = |at: &[u8], key: &[u8]| {
+        let guard = Guard { table: Table::Header, key: b"at".into(), value: Some(at.into()) };
+        let row = Change::put(Table::Log, key, b"v".to_vec());
+        let changes =
+            [Change::put(Table::Heads, key, at.to_vec()), Change::remove(Table::Uses, key)];
+        database.insert_with(&guard, &row, &changes).unwrap().unwrap()
+    };
+    let before = database.round_trips();
+    assert!(step(b"1", b"a"));
+    assert_eq!(database.round_trips() - before, 1);
+    let there = all(&database);
+    assert!(!step(b"0", b"b"), "the guard does not hold");
+    assert!(!step(b"1", b"a"), "the key is taken");
+    assert_eq!(all(&database), there, "nothing has changed");
+    assert!(step(b"1", b"b"));
+}
+
 #[test]
 fn a_guard_that_does_not_hold_costs_no_connection() {
     let Some(server) = Server::start() else { return };

@@ -118,6 +118,34 @@ impl PostgresDatabase {
         Ok(is_new)
     }
 
+    /// Puts a row and makes changes, in one transaction. The guard may hold no more because that
+    /// was done, and only its answer was lost.
+    fn insert_and_write(&self, guard: &Guard, row: &Change, changes: &[Change]) -> Result<bool> {
+        let (table, key, value) = (row.table, &row.key, row.value.as_deref().unwrap_or_default());
+        let mut steps = self.guarded(Some(guard))?;
+        steps.push(statements::insert_or_end(self.schema(), table, key, value));
+        steps.extend(statements::write(self.schema(), &last_of(changes)));
+        let mut was_asked = false;
+        let made = self.sessions.with(|connection, asked| {
+            was_asked = asked;
+            connection.run(&steps).map(|_| true)
+        });
+        let is_put = match made {
+            Err(Error::Overtaken) if was_asked => {
+                let again = [statements::write_again(self.schema(), table, key, value)];
+                match self.ask(&again)?.last().is_some_and(|answer| answer.count > 0) {
+                    true => Ok(true),
+                    false => self.is_there(table, key, value),
+                }
+            }
+            made => made,
+        }?;
+        if is_put && table == Table::Log {
+            self.sessions.acknowledge(key);
+        }
+        Ok(is_put)
+    }
+
     /// Whether a row was put of which the answer was lost, where its guard holds no more: others
     /// have gone on, so what they found is durable.
     fn is_there(&self, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
@@ -129,14 +157,8 @@ impl PostgresDatabase {
     }
 
     fn write_behind(&self, guard: Option<&Guard>, changes: &[Change]) -> Result<()> {
-        // The last change of a key decides; in the order of keys, so that two clients that write
-        // the same rows wait for each other and never both.
-        let mut last: BTreeMap<(Table, &[u8]), Option<&[u8]>> = BTreeMap::new();
-        for Change { table, key, value } in changes {
-            last.insert((*table, key), value.as_deref());
-        }
         let mut steps = self.guarded(guard)?;
-        steps.extend(statements::write(self.schema(), &last));
+        steps.extend(statements::write(self.schema(), &last_of(changes)));
         self.ask(&steps).map(|_| ())
     }
 
@@ -147,6 +169,13 @@ impl PostgresDatabase {
     fn schema(&self) -> &str {
         &self.sessions.access.place.schema
     }
+}
+
+/// The last change of each key, which decides; in the order of keys, so that two clients that write
+/// the same rows wait for each other and never both.
+fn last_of(changes: &[Change]) -> BTreeMap<(Table, &[u8]), Option<&[u8]>> {
+    let rows = changes.iter();
+    rows.map(|it| ((it.table, &it.key[..]), it.value.as_deref())).collect()
 }
 
 impl Database for PostgresDatabase {
@@ -160,6 +189,10 @@ impl Database for PostgresDatabase {
 
     fn write_if(&self, guard: &Guard, changes: &[Change]) -> Result<bool> {
         while_it_holds(self.write_behind(Some(guard), changes).map(|()| true))
+    }
+
+    fn insert_with(&self, guard: &Guard, row: &Change, changes: &[Change]) -> Option<Result<bool>> {
+        Some(while_it_holds(self.insert_and_write(guard, row, changes)))
     }
 
     fn write(&self, changes: &[Change]) -> Result<()> {

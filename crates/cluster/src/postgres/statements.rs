@@ -61,6 +61,36 @@ pub(super) fn insert<'v>(
     Step { text, types: &[types::BYTES, types::BYTES], values }
 }
 
+/// Puts a row; if its key is taken, ends all that is sent with it, by [`GUARD_FAILS`].
+pub(super) fn insert_or_end<'v>(
+    schema: &str,
+    table: Table,
+    key: &'v [u8],
+    value: &'v [u8],
+) -> Step<'v> {
+    let name = full(schema, table);
+    let text = format!(
+        "WITH it AS (INSERT INTO {name} (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING \
+         RETURNING 1) SELECT 1 / count(*) FROM it"
+    );
+    let values = vec![Value::Bytes(key), Value::Bytes(value)];
+    Step { text, types: &[types::BYTES, types::BYTES], values }
+}
+
+/// Writes a row once more if it is there, so that it is as durable as a new one, also on a standby
+/// that is waited for.
+pub(super) fn write_again<'v>(
+    schema: &str,
+    table: Table,
+    key: &'v [u8],
+    value: &'v [u8],
+) -> Step<'v> {
+    let name = full(schema, table);
+    let text = format!("UPDATE {name} SET value = value WHERE key = $1 AND value = $2");
+    let values = vec![Value::Bytes(key), Value::Bytes(value)];
+    Step { text, types: &[types::BYTES, types::BYTES], values }
+}
+
 /// Ends all that is sent with it, by [`GUARD_FAILS`], unless a row has this value. The row stays as
 /// it is until that is done.
 pub(super) fn guard<'v>(schema: &str, table: Table, key: &'v [u8], value: &'v [u8]) -> Step<'v> {

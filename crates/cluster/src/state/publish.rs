@@ -4,7 +4,7 @@ use super::taking::write_following;
 use super::{Publisher, Shared, State};
 use crate::blocks::Upload;
 use crate::catalogue::Catalogue;
-use crate::database::Table;
+use crate::database::{Change, Table};
 use crate::draft::{Draft, Drafted};
 use crate::follow;
 use crate::format::{ENTRY_BYTES_MAX, Edit, Entry, Presence, Section, keys};
@@ -268,33 +268,40 @@ impl Shared {
             return Err(Error::Invalid(text.to_owned()));
         }
         self.blocks.upload(&uploads, entry.seconds, (entry.session, number))?;
-        self.append(number, &bytes)?;
+        let changes = follow::changes(&self.rows, number, entry, publisher.known.heads());
+        let have_followed = self.append(number, &bytes, &changes)?;
         (publisher.number, publisher.hash) = (number, self.rows.hash(&bytes));
         self.state.write().company.note((number, entry), self.session());
         for upload in &uploads {
             upload.block.set_stored(upload.reference.token());
         }
-        let changes = follow::changes(&self.rows, number, entry, publisher.known.heads());
-        write_following(&self.rows, number, changes).map_err(|error| {
-            self.stop(&format!("{error}; what was synced is in the log: mount it again"))
-        })?;
+        if !have_followed {
+            write_following(&self.rows, number, &changes).map_err(|error| {
+                self.stop(&format!("{error}; what was synced is in the log: mount it again"))
+            })?;
+        }
         self.items.take(&entry.sections, true);
         self.end.store(number, Ordering::Release);
         Ok(catalogue)
     }
 
-    /// Puts the entry; where the answer was lost, looks whether it is there.
-    fn append(&self, number: u64, bytes: &[u8]) -> Result<()> {
-        let row = || keys::number(number);
-        match self.rows.insert_after(number - 1, (Table::Log, row()), bytes.to_vec()) {
-            Ok(true) => Ok(()),
-            // After a lost answer others may have followed an entry that is there.
-            Ok(false) => match self.rows.get(Table::Log, row()) {
-                Ok(Some(there)) if there == bytes => Ok(()),
+    /// Puts the entry, and lets the rows follow in the same step if the database can; whether they
+    /// have. Where the answer was lost, looks whether it is there.
+    fn append(&self, number: u64, bytes: &[u8], changes: &[Change]) -> Result<bool> {
+        let row = || (Table::Log, keys::number(number));
+        let at_once = self.rows.insert_with(number - 1, row(), bytes.to_vec(), changes);
+        let have_followed = at_once.is_some();
+        let put =
+            at_once.unwrap_or_else(|| self.rows.insert_after(number - 1, row(), bytes.to_vec()));
+        match put {
+            Ok(true) => Ok(have_followed),
+            // After a lost answer the rows may have followed an entry that is there.
+            Ok(false) => match self.rows.get(Table::Log, keys::number(number)) {
+                Ok(Some(there)) if there == bytes => Ok(false),
                 Ok(_) => Err(Error::Overtaken),
                 Err(error) => Err(self.is_unknown(&error)),
             },
-            Err(error) => self.outcome(number, bytes, error),
+            Err(error) => self.outcome(number, bytes, error).map(|()| false),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::format::StoredItem;
 use crate::item_cache::{Known, KnownPart, Ticket};
 use marram_format::record::Entry;
 use marram_store::{Key, Result, kind};
+use std::collections::BTreeSet;
 
 /// Rows of an object that come with the first of them from a database that is far away: of most
 /// objects that is all.
@@ -92,12 +93,33 @@ impl Shared {
             Known::Nothing(ticket, _) => Some((key, ticket)),
         };
         let unknown: Vec<(Key, Ticket)> = entries.filter_map(inode).filter_map(unknown).collect();
+        self.learn_all(links, &unknown);
+    }
+
+    /// Asks for the inodes of a snapshot in which something has changed, all at once: the rest of
+    /// each is asked for next. Of a dataset these lines up to its period are no state that stays.
+    pub(super) fn foresee_changed(&self, links: &[Link], keys: &[Key]) {
+        if !self.is_far() {
+            return;
+        }
+        let objects: BTreeSet<u64> = keys.iter().map(|key| key.object).collect();
+        let unknown = |object: u64| {
+            let key = Key::new(object, kind::INODE, 0);
+            match self.items.find(links, key) {
+                Known::Item(_) => None,
+                Known::Nothing(ticket, _) => Some((key, ticket)),
+            }
+        };
+        self.learn_all(links, &objects.into_iter().filter_map(unknown).collect::<Vec<_>>());
+    }
+
+    fn learn_all(&self, links: &[Link], unknown: &[(Key, Ticket)]) {
         if unknown.len() < FORESEEN_MIN {
             return;
         }
         let learned = match self.rows.database().asks_ranges_at_once() {
-            true => self.learn_objects(links, &unknown),
-            false => self.learn_inodes(links, &unknown),
+            true => self.learn_objects(links, unknown),
+            false => self.learn_inodes(links, unknown),
         };
         // What is asked for next fails too then, and says so.
         let _asked_for_again = learned;

@@ -19,6 +19,9 @@ const MARKS_ASKED: usize = 1000;
 /// Keys of which the items are read at a time.
 const KEYS_READ: usize = 256;
 
+/// Sees a key, with what one state and another have under it; false ends it.
+type Visit<'v> = &'v mut dyn FnMut(Key, Option<StoredItem>, Option<StoredItem>) -> bool;
+
 impl Store for Cluster {
     fn open(&self, source: &Source) -> Result<Arc<dyn View>> {
         self.shared.look()?;
@@ -95,7 +98,12 @@ impl Store for Cluster {
             catalogue.links(record.line, Some(record.period))
         };
         let (before, after) = (links(before)?, links(after)?);
-        differing(&self.shared, (&before, &after), from, &mut |key, before, after| {
+        let foresee = |keys: &[Key]| {
+            self.shared.foresee_changed(&before, keys);
+            self.shared.foresee_changed(&after, keys);
+        };
+        let states = (&before[..], &after[..]);
+        differing_foreseen(&self.shared, states, from, &foresee, &mut |key, before, after| {
             let shown = |item: Option<StoredItem>| item.as_ref().map(StoredItem::item);
             let (before, after): (Option<Item>, Option<Item>) = (shown(before), shown(after));
             visit(ItemChange { key, before, after })
@@ -213,10 +221,22 @@ pub(super) fn differing(
     shared: &Shared,
     states: (&[Link], &[Link]),
     from: Key,
-    visit: &mut dyn FnMut(Key, Option<StoredItem>, Option<StoredItem>) -> bool,
+    visit: Visit<'_>,
+) -> Result<()> {
+    differing_foreseen(shared, states, from, &|_| (), visit)
+}
+
+/// The same; `foresee` hears of keys that may differ, many at a time, before they are visited.
+fn differing_foreseen(
+    shared: &Shared,
+    states: (&[Link], &[Link]),
+    from: Key,
+    foresee: &dyn Fn(&[Key]),
+    visit: Visit<'_>,
 ) -> Result<()> {
     let keys: Vec<Key> = changed_keys(shared, states, from)?.into_iter().collect();
     for keys in keys.chunks(KEYS_READ) {
+        foresee(keys);
         let before = chain::get_all(&shared.rows, states.0, keys)?;
         let after = chain::get_all(&shared.rows, states.1, keys)?;
         for ((key, before), after) in keys.iter().zip(before).zip(after) {

@@ -7,7 +7,7 @@
 use super::company::Company;
 use super::{Publisher, Shared};
 use crate::catalogue::Catalogue;
-use crate::database::{Range, Table};
+use crate::database::{Change, Range, Table};
 use crate::failure::damaged;
 use crate::follow;
 use crate::format::{ClientRecord, Entry, Presence, keys};
@@ -32,8 +32,8 @@ pub(super) struct Whole {
 enum End {
     /// Nothing has come behind the entry that was asked for.
     Same,
-    /// The next entry.
-    Next(Bytes),
+    /// The next entry, and whether the rows have followed it.
+    Next(Bytes, bool),
     /// The next entries are trimmed already.
     Gone,
     /// The database has forgotten entries.
@@ -49,7 +49,7 @@ fn end_behind(rows: &Rows, number: u64) -> Result<End> {
     let (next, followed) = (found.next().flatten(), found.next().flatten());
     let followed = followed.map_or(Ok(0), |(_, value)| keys::decode_number(&value))?;
     Ok(match next {
-        Some((_, entry)) => End::Next(entry),
+        Some((_, entry)) => End::Next(entry, followed > number),
         None if followed == number => End::Same,
         None if followed > number => End::Gone,
         None => End::Before,
@@ -82,16 +82,12 @@ pub(super) fn let_follow(rows: &Rows, number: u64, entry: &Entry) -> Result<()> 
         return Ok(());
     }
     let heads = follow::heads(rows, &entry.sections)?;
-    write_following(rows, number, follow::changes(rows, number, entry, &heads))
+    write_following(rows, number, &follow::changes(rows, number, entry, &heads))
 }
 
 /// Makes the changes of an entry, unless another client has.
-pub(super) fn write_following(
-    rows: &Rows,
-    number: u64,
-    changes: Vec<crate::database::Change>,
-) -> Result<()> {
-    if rows.write_after(number - 1, &changes)? || rows.followed()? >= number {
+pub(super) fn write_following(rows: &Rows, number: u64, changes: &[Change]) -> Result<()> {
+    if rows.write_after(number - 1, changes)? || rows.followed()? >= number {
         return Ok(());
     }
     Err(Error::Io(format!("the rows do not follow entry {number} of the log")))
@@ -108,10 +104,12 @@ pub(super) fn whole(rows: &Rows) -> Result<Whole> {
             }
         };
         let (mut hash, mut seconds) = (rows.hash(&bytes), Entry::decode(&bytes)?.seconds);
-        while let End::Next(bytes) = end_behind(rows, number)? {
+        while let End::Next(bytes, have_followed) = end_behind(rows, number)? {
             number += 1;
             let next = decoded(&bytes, (number, hash))?;
-            let_follow(rows, number, &next)?;
+            if !have_followed {
+                let_follow(rows, number, &next)?;
+            }
             (hash, seconds) = (rows.hash(&bytes), next.seconds);
         }
         let catalogue = Catalogue::read(rows);
@@ -156,7 +154,7 @@ impl Shared {
         loop {
             match end_behind(&self.rows, publisher.number)? {
                 End::Same => return Ok(()),
-                End::Next(bytes) => self.take(publisher, &bytes)?,
+                End::Next(bytes, have_followed) => self.take(publisher, &bytes, have_followed)?,
                 End::Gone => return self.read_anew(publisher),
                 End::Before => {
                     let text = "the database has lost what it had acknowledged, or was restored: \
@@ -167,14 +165,16 @@ impl Shared {
         }
     }
 
-    fn take(&self, publisher: &mut Publisher, bytes: &Bytes) -> Result<()> {
+    fn take(&self, publisher: &mut Publisher, bytes: &Bytes, have_followed: bool) -> Result<()> {
         let number = publisher.number + 1;
         let entry = decoded(bytes, (number, publisher.hash))
             .map_err(|error| self.stop(&error.to_string()))?;
         if entry.presence == Some(Presence::Expelled(self.session())) {
             return Err(self.is_expelled());
         }
-        let_follow(&self.rows, number, &entry)?;
+        if !have_followed {
+            let_follow(&self.rows, number, &entry)?;
+        }
         self.items.take(&entry.sections, false);
         let mut state = self.state.write();
         let mut catalogue = (*state.catalogue).clone();

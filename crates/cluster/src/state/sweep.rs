@@ -1,0 +1,212 @@
+//! Blocks that no row refers to, and objects that no block needs, are taken away.
+//!
+//! They are seen by nobody, so nothing is published: a crash leaves work that is done again. What
+//! is asked of each is asked for many at once.
+
+use super::prune::{ASKED_AT_ONCE, Swept};
+use super::{Cluster, Shared};
+use crate::blocks::LetGo;
+use crate::database::{Change, Range, Table};
+use crate::format::{BlockId, ObjectName};
+use crate::rows::UncertainRow;
+use bytes::Bytes;
+use marram_store::{Error, Result};
+
+/// Loose blocks that one step looks at.
+const LOOSE_A_STEP: usize = 256;
+/// Bytes of the longest key of what is loose, and one more.
+const LOOSE_KEY_BYTES: usize = 41;
+/// Seconds for which a block stays to which nothing refers: a reader may have found it just before.
+const GRACE_SECONDS: i64 = 60;
+
+impl Cluster {
+    /// Takes away some of the blocks, behind `after`, to which nothing has referred for a while,
+    /// and objects outside of the database that no block needs.
+    /// Returns where the next step begins, if there is more. Does nothing while another client is
+    /// there: one that publishes may have found a block just before it goes. What one row or object
+    /// has wrong keeps it where it is, and no other: the first such error comes with the last step.
+    ///
+    /// # Errors
+    /// The database fails, or the place of the blocks does; or the store is open for reading only.
+    pub fn sweep_step(&self, after: Vec<u8>) -> Result<(Swept, Vec<u8>)> {
+        let shared = &*self.shared;
+        refuse_read_only(shared)?;
+        let publisher = shared.publisher.lock();
+        if !is_alone(shared)? {
+            return Ok((Swept::default(), Vec::new()));
+        }
+        shared.blocks.hold.take_to_remove(shared.session())?;
+        let mut sweep = Sweep::new(shared);
+        if after.is_empty() {
+            let strays = shared.blocks.strays(sweep.now);
+            let strays = strays.map(|strays| sweep.last.extend(strays));
+            sweep.note(strays);
+        }
+        let range = Range::first(Table::Loose, after, vec![u8::MAX; LOOSE_KEY_BYTES], LOOSE_A_STEP);
+        let rows: Vec<UncertainRow> =
+            shared.rows.read_each(&[range])?.into_iter().flatten().collect();
+        sweep.swept.more = rows.len() == LOOSE_A_STEP;
+        let mut next = rows.last().map_or(Vec::new(), |(key, _)| behind(key));
+        let due: Vec<Bytes> = rows.into_iter().filter_map(|row| sweep.due(row)).collect();
+        for some in due.chunks(ASKED_AT_ONCE) {
+            if let Err(error) = sweep.look(some) {
+                // A database that does not answer is not asked for the others.
+                sweep.note(Err(error));
+                sweep.swept.more = true;
+                next = some.last().map_or(next, |key| behind(key));
+                break;
+            }
+        }
+        let (changes, swept, first_error) = sweep.finish();
+        if !shared.rows.write_after(publisher.number, &changes)? {
+            // Another client comes.
+            return Ok((Swept::default(), Vec::new()));
+        }
+        match first_error {
+            Some(error) if !swept.more => Err(error),
+            kept => {
+                *shared.blocks.failed_sweep.lock() = kept;
+                Ok((swept, next))
+            }
+        }
+    }
+}
+
+/// Whether no other client is there.
+fn is_alone(shared: &Shared) -> Result<bool> {
+    let state = shared.state.read();
+    state.refuse_stopped()?;
+    Ok(state.is_alone)
+}
+
+fn refuse_read_only(shared: &Shared) -> Result<()> {
+    match shared.read_only {
+        true => Err(Error::ReadOnly("the store is open for reading only".to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// The first key behind one.
+fn behind(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+/// What a row of the table of what is loose names.
+enum Named {
+    Object(ObjectName),
+    Block(BlockId),
+    /// An upload that was given up.
+    Nothing,
+}
+
+fn named(key: &[u8]) -> Named {
+    match (ObjectName::of_key(key), BlockId::try_from(key)) {
+        (Some(name), _) => Named::Object(name),
+        (None, Ok(block)) => Named::Block(block),
+        (None, Err(_)) => Named::Nothing,
+    }
+}
+
+/// One step.
+struct Sweep<'s> {
+    shared: &'s Shared,
+    now: i64,
+    swept: Swept,
+    /// What takes blocks away. It comes before their rows here: a crash between the two leaves
+    /// them loose.
+    first: Vec<Change>,
+    last: Vec<Change>,
+    /// Objects that nothing needs.
+    unneeded: Vec<ObjectName>,
+    /// The last block that goes. Its object is loose from then on.
+    going: Option<BlockId>,
+    first_error: Option<Error>,
+}
+
+impl Sweep<'_> {
+    fn new(shared: &Shared) -> Sweep<'_> {
+        Sweep {
+            shared,
+            now: shared.now(),
+            swept: Swept::default(),
+            first: Vec::new(),
+            last: Vec::new(),
+            unneeded: Vec::new(),
+            going: None,
+            first_error: shared.blocks.failed_sweep.lock().take(),
+        }
+    }
+
+    fn note(&mut self, done: Result<()>) {
+        if let Err(error) = done {
+            self.first_error.get_or_insert(error);
+        }
+    }
+
+    /// The key of a row that has been there for long enough.
+    fn due(&mut self, (key, since): UncertainRow) -> Option<Bytes> {
+        match since {
+            Ok(since) => {
+                let since = since.as_ref().try_into().map_or(i64::MIN, i64::from_le_bytes);
+                (since <= self.now - GRACE_SECONDS).then_some(key)
+            }
+            Err(error) => {
+                self.note(Err(error));
+                None
+            }
+        }
+    }
+
+    /// Looks at some rows, by one question about all of them.
+    fn look(&mut self, keys: &[Bytes]) -> Result<()> {
+        let blocks = &self.shared.blocks;
+        let asked = |key: &Bytes| match named(key) {
+            Named::Object(name) => blocks.asked_of_object(&name),
+            Named::Block(block) => blocks.asked_of(&block),
+            Named::Nothing => Vec::new(),
+        };
+        let ranges: Vec<Vec<Range>> = keys.iter().map(asked).collect();
+        let mut answers = match ranges.iter().all(Vec::is_empty) {
+            true => Vec::new(),
+            false => self.shared.rows.read_each(&ranges.concat())?,
+        }
+        .into_iter();
+        for (key, ranges) in keys.iter().zip(&ranges) {
+            let found = answers.by_ref().take(ranges.len()).collect();
+            let done = self.decide(key, found);
+            self.note(done);
+        }
+        Ok(())
+    }
+
+    fn decide(&mut self, key: &Bytes, answers: Vec<Vec<UncertainRow>>) -> Result<()> {
+        let no_more = || Change::remove(Table::Loose, key.to_vec());
+        match named(key) {
+            Named::Object(name) if self.going == Some(name.block) => {}
+            Named::Object(name) => match self.shared.blocks.let_go(&name, answers)? {
+                LetGo::Keep => {}
+                LetGo::Forget => self.last.push(no_more()),
+                LetGo::Unlink => self.unneeded.push(name),
+            },
+            Named::Block(block) => {
+                if let Some(removal) = self.shared.blocks.removal(&block, answers, self.now)? {
+                    self.first.extend(removal);
+                    self.swept.blocks += 1;
+                    self.going = Some(block);
+                }
+                self.last.push(no_more());
+            }
+            Named::Nothing => self.last.push(no_more()),
+        }
+        Ok(())
+    }
+
+    /// Removes the objects. The changes that are left to make, and the first error.
+    fn finish(mut self) -> (Vec<Change>, Swept, Option<Error>) {
+        let (gone, error) = self.shared.blocks.unlink(std::mem::take(&mut self.unneeded));
+        self.note(error.map_or(Ok(()), Err));
+        let gone = gone.iter().map(|name| Change::remove(Table::Loose, name.key()));
+        let changes = self.first.into_iter().chain(self.last).chain(gone).collect();
+        (changes, self.swept, self.first_error)
+    }
+}
