@@ -261,10 +261,13 @@ fn snapshots_clones_and_rollbacks_are_seen_at_once_and_survive_a_killed_daemon()
 
     // Back, under a program that has a file open, and the state before is kept.
     let open = fs::File::open(top.join("d/file")).unwrap();
+    let names = || fs::read_dir(&top).unwrap().map(|it| it.unwrap().file_name());
+    assert!(names().any(|name| name == "new"), "the kernel has the list of the root");
     let back = place.run("rollback mnt@s").good().out;
     assert!(back.contains("before-rollback-1"), "{back}");
     drop(open);
     assert_eq!(kept("d/file"), "before");
+    assert!(!names().any(|name| name == "new"), "and lets go of it");
     assert!(!top.join("new").exists());
     fs::write(top.join("d/later"), "later").unwrap();
     assert_eq!(kept(".marram/snapshots/before-rollback-1/new"), "new");

@@ -175,7 +175,8 @@ pub(super) fn refuse_held_back(mounts: &MountTable, source: &Source) -> Result<(
 /// Has the kernel ask anew for all that it knows of a dataset.
 pub(super) fn all_changed(mounts: &MountTable, source: &Source, volume: &dyn Volume) {
     let all = |ino| ChangedInode { ino, content: ChangedInode::ALL };
-    let inodes = volume.known().map(Known::inodes).unwrap_or_default();
+    let known = |known: &dyn Known| known.inodes().into_iter().chain([known.root()]).collect();
+    let inodes: Vec<Ino> = volume.known().map(known).unwrap_or_default();
     let inodes = inodes.into_iter().map(all).collect();
     changed(mounts, source, volume, &Changes { inodes, names: Vec::new() });
     // Other mounts keep their names: what is mounted in one, as a command's view, goes with them.

@@ -33,8 +33,11 @@ impl ChangedInode {
 
 /// The inodes of a volume that the kernel knows.
 pub(crate) trait Known {
-    /// All of them.
+    /// All of them but the root.
     fn inodes(&self) -> Vec<Ino>;
+
+    /// The root, which the kernel always knows.
+    fn root(&self) -> Ino;
 
     /// How many there are.
     fn count(&self) -> usize;

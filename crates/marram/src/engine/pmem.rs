@@ -73,12 +73,16 @@ impl Known for Pmem {
         self.pinned_inodes()
     }
 
+    fn root(&self) -> Ino {
+        Ino::ROOT
+    }
+
     fn count(&self) -> usize {
         self.pinned_inodes().len()
     }
 
     fn has(&self, ino: Ino) -> bool {
-        self.is_pinned(ino)
+        ino == Ino::ROOT || self.is_pinned(ino)
     }
 
     /// An inode does not say where its names are.

@@ -33,6 +33,10 @@ impl Known for Posix {
         self.known()
     }
 
+    fn root(&self) -> Ino {
+        self.root_directory()
+    }
+
     fn count(&self) -> usize {
         self.known_count()
     }
