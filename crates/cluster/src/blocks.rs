@@ -6,6 +6,7 @@ use crate::format::{BlockId, BlockRow, ObjectName, Reference, UploadId};
 use crate::holder::Hold;
 use crate::objects::Objects;
 use crate::rows::{Rows, UncertainRow};
+use crate::writers;
 use bytes::Bytes;
 use marram_codec::{Compression, codec_id, compress_with_grain, decompress};
 use marram_store::{Error, FreshBlock, Result, StoredForm};
@@ -68,6 +69,15 @@ impl Weighter<BlockId, Bytes> for ByLength {
     }
 }
 
+/// What an upload begins from.
+struct Stand<'l> {
+    /// The entry before its own.
+    followed: u64,
+    now: i64,
+    /// Blocks that are put anew.
+    lost: &'l BTreeSet<BlockId>,
+}
+
 /// A block on its way into the store.
 pub(crate) struct Upload {
     pub(crate) reference: Reference,
@@ -104,8 +114,8 @@ impl Blocks {
     /// until a row refers to them.
     ///
     /// # Errors
-    /// [`Error::Overtaken`] if another client has given the upload up meanwhile; or the database or
-    /// the place of the blocks fails.
+    /// [`Error::Overtaken`] if another client has published, or given the upload up meanwhile; or
+    /// the database or the place of the blocks fails.
     pub(crate) fn upload(
         &self,
         uploads: &[Upload],
@@ -141,7 +151,8 @@ impl Blocks {
                     let number = [&session[..], &entry.to_le_bytes(), &count.to_le_bytes()];
                     let mut upload = UploadId::default();
                     upload.copy_from_slice(&self.rows.hash(&number.concat())[..8]);
-                    self.write_outside(&**objects, (some, &upload), (now, &lost))?;
+                    let stand = Stand { followed: entry - 1, now, lost: &lost };
+                    self.write_outside(&**objects, (some, &upload), &stand)?;
                 }
             }
             rest = others;
@@ -168,18 +179,22 @@ impl Blocks {
 
     /// Writes blocks as objects of one upload. First rows say what comes, so that a sweep finds
     /// what a crash leaves; then come the objects; and then the rows of the blocks, if nobody has
-    /// given the upload up.
+    /// given the upload up. The first rows need the log to be where it was: if their answer is lost
+    /// they are put again, and by then the upload may have been given up.
     fn write_outside(
         &self,
         objects: &dyn Objects,
         (uploads, upload): (&[&Upload], &UploadId),
-        (now, lost): (i64, &BTreeSet<BlockId>),
+        &Stand { followed, now, lost }: &Stand<'_>,
     ) -> Result<()> {
         let rows = &self.rows;
         let name = |it: &Upload| ObjectName { block: it.reference.id, upload: *upload };
         let under_way = || rows.put(Table::Loose, upload.to_vec(), now.to_le_bytes().to_vec());
         let coming = uploads.iter().map(|it| loose_object(rows, &name(it), now));
-        rows.write(&std::iter::once(under_way()).chain(coming).collect::<Vec<_>>())?;
+        let first: Vec<Change> = std::iter::once(under_way()).chain(coming).collect();
+        if !rows.write_after(followed, &first)? {
+            return Err(Error::Overtaken);
+        }
         let contents: Vec<(ObjectName, Vec<u8>)> =
             uploads.iter().map(|it| (name(it), stored(it, self.compression()))).collect();
         objects.write(&contents)?;
@@ -400,31 +415,38 @@ impl Blocks {
     /// took the row of an object away is durable before: a power cut that brought the row back
     /// would have it name nothing, and the next upload of the content be skipped.
     pub(crate) fn unlink(&self, names: Vec<ObjectName>) -> (Vec<ObjectName>, Option<Error>) {
-        let (mut gone, mut first_error) = (Vec::new(), None);
         let Some(objects) = self.objects.as_ref().filter(|_| !names.is_empty()) else {
-            return (gone, None);
+            return (Vec::new(), None);
         };
         if let Err(error) = self.rows.database().settle() {
-            return (gone, Some(error));
+            return (Vec::new(), Some(error));
         }
-        for name in names {
-            match objects.remove(&name) {
-                Ok(()) => gone.push(name),
-                Err(error) => first_error = first_error.or(Some(error)),
-            }
-        }
-        (gone, first_error)
+        let removed = Mutex::new(Vec::new());
+        let done = writers::at_once(&names, |some| {
+            some.iter().fold(Ok(()), |done, name| match objects.remove(name) {
+                Ok(()) => {
+                    removed.lock().push(*name);
+                    done
+                }
+                Err(error) => done.and(Err(error)),
+            })
+        });
+        (removed.into_inner(), done.err())
     }
 
-    /// Looks through a part of the objects, the next one each time until all were: those that no
-    /// row knows, as a power cut leaves them, become loose. One that cannot be looked through is
-    /// left until the next mount.
-    pub(crate) fn strays(&self, now: i64) -> Result<Vec<Change>> {
+    /// The objects of a part of their place, the next one each time until all were. One that
+    /// cannot be looked through is left until the next mount.
+    pub(crate) fn next_part(&self) -> Result<Vec<ObjectName>> {
         let part = u8::try_from(self.looked_through.load(Ordering::Relaxed));
         let (Some(objects), Ok(part)) = (&self.objects, part) else { return Ok(Vec::new()) };
         self.looked_through.fetch_add(1, Ordering::Relaxed);
+        objects.list(part)
+    }
+
+    /// Those of some objects that no row knows, as a power cut leaves them, become loose.
+    pub(crate) fn strays(&self, listed: &[ObjectName], now: i64) -> Result<Vec<Change>> {
         let mut changes = Vec::new();
-        for some in objects.list(part)?.chunks(STRAYS_ASKED) {
+        for some in listed.chunks(STRAYS_ASKED) {
             let asked = |name: &ObjectName| {
                 let loose = Range::one(Table::Loose, name.key());
                 [loose, Range::one(Table::Blocks, name.block.to_vec())]

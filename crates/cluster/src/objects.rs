@@ -77,7 +77,7 @@ pub trait Objects: Send + Sync {
     /// How much space there is, if that is known.
     fn space(&self) -> Option<Space>;
 
-    /// Removes all that is in it, of a store that could not be made.
+    /// Gives the place back, of a store that could not be made.
     fn discard(&self) {}
 }
 

@@ -104,6 +104,8 @@ fn what_is_there_and_what_is_not(server: &Seaweed) {
     assert!(gone.contains("the bucket is not there"), "{gone}");
     let gone = refused(Bucket::create(none, &[7; 16], access()));
     assert!(gone.contains("the bucket is not there"), "{gone}");
+    bucket.set_holder(b"three").unwrap();
+    objects.iter().for_each(|(name, _)| bucket.remove(name).unwrap());
     Bucket::open(place.clone(), &[7; 16], access()).unwrap().discard();
     Bucket::create(place, &[8; 16], access()).unwrap();
 }
@@ -148,8 +150,17 @@ fn long_lists_are_read_whole_and_other_names_are_none() {
     service.set("other", Some(vec![1]));
     assert_eq!(bucket.list(3), Ok(names));
     assert!(service.asked().iter().filter(|it| it.contains("continuation-token")).count() > 5);
+    let there = || service.objects().into_keys().filter(|it| !it.starts_with("home/03/"));
+    bucket.set_holder(b"one").unwrap();
+    service.set("home/marram-blocks", Some(marker(&[8; 16]).into_bytes()));
     bucket.discard();
-    assert_eq!(service.objects().into_keys().collect::<Vec<_>>(), ["other"]);
+    let of_another = ["home/marram-blocks", "home/marram-blocks-holder", "other"];
+    assert_eq!(there().collect::<Vec<_>>(), of_another, "it is another home's by now");
+    service.set("home/marram-blocks", Some(marker(&[7; 16]).into_bytes()));
+    let others = service.objects().len() - 2;
+    bucket.discard();
+    assert_eq!(there().collect::<Vec<_>>(), ["other"]);
+    assert_eq!(service.objects().len(), others, "it takes nothing that others may have put");
     for (answer, words) in [
         ("HTTP/1.1 200 so\r\ncontent-length: 2\r\n\r\nno", "is no list"),
         (

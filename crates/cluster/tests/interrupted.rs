@@ -14,6 +14,8 @@ pub(crate) struct Interrupted {
     inner: Arc<dyn Database>,
     next: Arc<Mutex<Option<(At, Event)>>>,
     bug: Arc<Mutex<Option<Bug>>>,
+    /// Happens when the answer of the next write is lost, before it is made again.
+    between: Arc<Mutex<Option<Event>>>,
 }
 
 /// Before which call of the database something happens, the first being 0.
@@ -53,7 +55,7 @@ pub(crate) enum Bug {
 
 impl Interrupted {
     pub(crate) fn new(inner: Arc<dyn Database>) -> Interrupted {
-        Interrupted { inner, next: Arc::default(), bug: Arc::default() }
+        Interrupted { inner, next: Arc::default(), bug: Arc::default(), between: Arc::default() }
     }
 
     /// Plants a bug.
@@ -70,6 +72,11 @@ impl Interrupted {
         *self.next.lock() = Some((at, event));
     }
 
+    /// Loses the answer of the next write; lets `event` happen before that is made again.
+    pub(crate) fn lose_answer(&self, event: Event) {
+        *self.between.lock() = Some(event);
+    }
+
     /// Takes away what has not happened; whether it was there.
     pub(crate) fn take(&self) -> Option<Event> {
         self.next.lock().take().map(|(_, event)| event)
@@ -83,9 +90,21 @@ impl Interrupted {
             return;
         }
         drop(next);
-        // On a thread of its own, as another process would be: the order of locks is a thread's.
-        std::thread::spawn(event).join().unwrap();
+        apart(event);
     }
+
+    /// Makes a write whose answer is lost, if that is to happen now.
+    fn twice(&self, write: impl FnOnce() -> Result<()>) -> Result<()> {
+        let Some(event) = self.between.lock().take() else { return Ok(()) };
+        write()?;
+        apart(event);
+        Ok(())
+    }
+}
+
+/// On a thread of its own, as another process would be: the order of locks is a thread's.
+fn apart(event: Event) {
+    std::thread::spawn(event).join().unwrap();
 }
 
 impl Database for Interrupted {
@@ -100,6 +119,7 @@ impl Database for Interrupted {
 
     fn write(&self, changes: &[Change]) -> Result<()> {
         self.call(true);
+        self.twice(|| self.inner.write(changes))?;
         self.inner.write(changes)
     }
 
@@ -142,8 +162,10 @@ impl Database for Interrupted {
             || self.is_planted(Bug::Blind)
             || self.is_planted(Bug::NoGuard)
         {
+            self.twice(|| self.inner.write(changes))?;
             return self.inner.write(changes).map(|()| true);
         }
+        self.twice(|| self.inner.write_if(guard, changes).map(|_lost| ()))?;
         self.inner.write_if(guard, changes)
     }
 

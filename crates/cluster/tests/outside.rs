@@ -7,11 +7,11 @@ use marram_cluster::database::Table;
 use marram_cluster::format::{BlocksPlace, ObjectName, UploadId};
 use marram_cluster::memory::MemoryDatabase;
 use marram_cluster::verify::verify_with;
-use marram_cluster::{Cluster, Database, Objects};
+use marram_cluster::{Cluster, Database, Objects, glance};
 use marram_store::{Error, Result, Space};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 type Event = Box<dyn FnOnce() + Send>;
 type Contents = BTreeMap<ObjectName, Vec<u8>>;
@@ -135,6 +135,13 @@ impl Objects for Kept {
 
 /// A store whose blocks lie outside, open as client 1.
 fn begun(bug: Option<Bug>, lie: Option<Lie>) -> (MemoryDatabase, Kept, Cluster, StillClock) {
+    let (memory, kept, cluster, clock, lying) = begun_through(bug);
+    lying.plant(lie);
+    (memory, kept, cluster, clock)
+}
+
+/// The same, and the handle through which that client works.
+fn begun_through(bug: Option<Bug>) -> (MemoryDatabase, Kept, Cluster, StillClock, Interrupted) {
     let (memory, clock) = (MemoryDatabase::default(), StillClock::new());
     let kept = Kept::new(&memory, bug);
     let database: Arc<dyn Database> = Arc::new(memory.clone());
@@ -142,8 +149,7 @@ fn begun(bug: Option<Bug>, lie: Option<Lie>) -> (MemoryDatabase, Kept, Cluster, 
     let lying = Interrupted::new(database);
     let objects = Arc::new(kept.clone());
     let cluster = Cluster::open_with(Arc::new(lying.clone()), objects, options(1, None, &clock));
-    lying.plant(lie);
-    (memory, kept, cluster.unwrap(), clock)
+    (memory, kept, cluster.unwrap(), clock, lying)
 }
 
 /// What the verifier finds, and blocks of which the rows or the objects are alone.
@@ -262,6 +268,75 @@ fn a_client_that_slept_behind_an_upload_puts_no_rows() {
 fn rows_of_an_upload_that_was_given_up_are_caught() {
     let found = slept_behind_an_upload(Some(Lie::NoGuard));
     assert!(found.iter().any(|it| it.contains("is gone")), "{found:?}");
+}
+
+/// The first answer of an upload is lost. Before it is begun again another client takes this one
+/// for lost, and gives the upload up; it removes the objects only when they are there.
+fn an_answer_lost_before_an_upload(lie: Option<Lie>) -> Vec<String> {
+    let (memory, kept, first, clock, lying) = begun_through(None);
+    lying.plant(lie);
+    let (reached, is_reached) = mpsc::channel::<()>();
+    let (go_on, goes_on) = mpsc::channel::<()>();
+    let removal = move || {
+        reached.send(()).unwrap();
+        goes_on.recv().unwrap();
+    };
+    *kept.before_removal.lock() = Some(Box::new(removal));
+    let (other, others) = (memory.clone(), kept.clone());
+    let second = move || {
+        let objects = Arc::new(others);
+        let second = Cluster::open_with(Arc::new(other), objects, after_all(2, &clock)).unwrap();
+        (0..2).for_each(|_| clean(&second, &clock).unwrap());
+        second.close().unwrap();
+    };
+    let running = Arc::new(Mutex::new(None));
+    let begun = Arc::clone(&running);
+    lying.lose_answer(Box::new(move || {
+        *begun.lock() = Some(std::thread::spawn(second));
+        is_reached.recv().unwrap();
+    }));
+    put(&first, "root", 2, 1).unwrap_err();
+    go_on.send(()).unwrap();
+    running.lock().take().expect("an answer was lost").join().unwrap();
+    found(&memory, &kept)
+}
+
+#[test]
+fn a_client_whose_answer_was_lost_does_not_revive_an_upload() {
+    assert_eq!(an_answer_lost_before_an_upload(None), [""; 0]);
+}
+
+#[test]
+fn an_upload_that_was_revived_is_caught() {
+    let found = an_answer_lost_before_an_upload(Some(Lie::NoGuard));
+    assert!(found.iter().any(|it| it.contains("is gone")), "{found:?}");
+}
+
+#[test]
+fn an_upload_that_takes_long_keeps_no_sign_of_life_back() {
+    let (memory, kept, first, _) = begun(None, None);
+    let beat = || glance(Arc::new(memory.clone())).unwrap().clients[0].beat;
+    let (before, first) = (beat(), Arc::new(first));
+    let living = Arc::clone(&first);
+    *kept.after_write.lock() = Some(Box::new(move || living.beat().unwrap()));
+    put(&first, "root", 2, 1).unwrap();
+    assert!(kept.after_write.lock().is_none(), "an object was written");
+    assert_eq!(beat(), before + 1);
+}
+
+#[test]
+fn nothing_waits_for_a_removal() {
+    let (memory, kept, first, clock) = begun(None, None);
+    put(&first, "root", 2, 1).unwrap();
+    put(&first, "root", 2, 2).unwrap();
+    clean(&first, &clock).unwrap();
+    clock.advance(100);
+    let first = Arc::new(first);
+    let writing = Arc::clone(&first);
+    *kept.before_removal.lock() = Some(Box::new(move || put(&writing, "root", 3, 1).unwrap()));
+    first.sweep_step(Vec::new()).unwrap();
+    assert!(kept.before_removal.lock().is_none(), "an object was removed");
+    assert_eq!(found(&memory, &kept), [""; 0]);
 }
 
 #[test]

@@ -65,6 +65,8 @@ pub struct Access {
 /// A bucket with the blocks of a store.
 pub struct Bucket {
     requests: Requests,
+    /// The number of the store.
+    store: [u8; 16],
 }
 
 impl Bucket {
@@ -73,7 +75,7 @@ impl Bucket {
     /// # Errors
     /// Something is in it, or it cannot be written; then all is as it was.
     pub fn create(place: BucketPlace, store: &[u8; 16], access: Access) -> Result<Bucket> {
-        let bucket = Bucket { requests: Requests::new(place, access)? };
+        let bucket = Bucket { requests: Requests::new(place, access)?, store: *store };
         let (names, _) = bucket.page("", None)?;
         if let Some(name) = names.first() {
             let text = format!("{} is not empty: it has {name}", bucket.requests.place());
@@ -83,7 +85,7 @@ impl Bucket {
         // question lets the later one be first, so what is there then is looked at.
         let text = marker(store);
         bucket.put(MARKER, text.as_bytes(), true)?;
-        bucket.refuse_other(store)?;
+        bucket.refuse_other()?;
         Ok(bucket)
     }
 
@@ -92,14 +94,14 @@ impl Bucket {
     /// # Errors
     /// It is not there, is not that of the store, or cannot be read.
     pub fn open(place: BucketPlace, store: &[u8; 16], access: Access) -> Result<Bucket> {
-        let bucket = Bucket { requests: Requests::new(place, access)? };
-        bucket.refuse_other(store)?;
+        let bucket = Bucket { requests: Requests::new(place, access)?, store: *store };
+        bucket.refuse_other()?;
         Ok(bucket)
     }
 
-    fn refuse_other(&self, store: &[u8; 16]) -> Result<()> {
+    fn refuse_other(&self) -> Result<()> {
         match self.get(MARKER, MARKER_BYTES_MAX)? {
-            Some(bytes) if bytes == marker(store).as_bytes() => Ok(()),
+            Some(bytes) if bytes == marker(&self.store).as_bytes() => Ok(()),
             Some(_) => Err(Error::Io(format!(
                 "{} has the blocks of another home: bring back what this one had there",
                 self.requests.place()
@@ -273,8 +275,11 @@ impl Objects for Bucket {
     }
 
     fn discard(&self) {
-        for name in self.names("").unwrap_or_default() {
-            let _left_if_it_cannot_be_removed = self.delete(&name);
+        // The place may have become another home's. Others may have put what they like there.
+        if self.refuse_other().is_ok() {
+            for name in [HOLDER, MARKER] {
+                let _left_if_it_cannot_be_removed = self.delete(name);
+            }
         }
     }
 }

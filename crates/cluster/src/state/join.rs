@@ -103,18 +103,23 @@ impl Cluster {
         self.shared.expel(lost)
     }
 
-    /// Gives a sign of life, by which others see that this client has the store open.
+    /// Gives a sign of life, by which others see that this client has the store open. It waits for
+    /// no publication: one that takes long is no reason to be taken for lost.
     ///
     /// # Errors
     /// The database fails; [`Error::ReadOnly`] once another client has taken this one for lost.
     pub fn beat(&self) -> Result<()> {
         let shared = &self.shared;
-        let mut publisher = shared.publisher.lock();
-        shared.take_in(&mut publisher)?;
+        let mut publisher = shared.publisher.try_lock();
+        match &mut publisher {
+            Some(publisher) => shared.take_in(publisher)?,
+            None => shared.state.read().refuse_stopped()?,
+        }
         let key = shared.session().to_vec();
         let row = shared.rows.get(Table::Clients, key.clone())?;
         let Some(old) = row.map(|value| ClientRecord::decode(&value)).transpose()? else {
-            return Err(shared.is_expelled());
+            // Whatever is being published meets the entry that has expelled this client.
+            return publisher.map_or(Ok(()), |_| Err(shared.is_expelled()));
         };
         let new = ClientRecord { beat: old.beat + 1, ..old.clone() };
         let change = |client: &ClientRecord| -> Change {

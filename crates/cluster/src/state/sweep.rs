@@ -31,42 +31,35 @@ impl Cluster {
     pub fn sweep_step(&self, after: Vec<u8>) -> Result<(Swept, Vec<u8>)> {
         let shared = &*self.shared;
         refuse_read_only(shared)?;
-        let publisher = shared.publisher.lock();
+        let nothing = || Ok((Swept::default(), Vec::new()));
         if !is_alone(shared)? {
-            return Ok((Swept::default(), Vec::new()));
+            return nothing();
         }
-        shared.blocks.hold.take_to_remove(shared.session())?;
-        let mut sweep = Sweep::new(shared);
-        if after.is_empty() {
-            let strays = shared.blocks.strays(sweep.now);
+        // The place of the objects may be far: nobody waits for its list, or for removals there.
+        let listed = if after.is_empty() { shared.blocks.next_part() } else { Ok(Vec::new()) };
+        let (mut sweep, next) = {
+            let publisher = shared.publisher.lock();
+            if !is_alone(shared)? {
+                return nothing();
+            }
+            shared.blocks.hold.take_to_remove(shared.session())?;
+            let mut sweep = Sweep::new(shared);
+            let strays = listed.and_then(|listed| shared.blocks.strays(&listed, sweep.now));
             let strays = strays.map(|strays| sweep.last.extend(strays));
             sweep.note(strays);
-        }
-        let range = Range::first(Table::Loose, after, vec![u8::MAX; LOOSE_KEY_BYTES], LOOSE_A_STEP);
-        let rows: Vec<UncertainRow> =
-            shared.rows.read_each(&[range])?.into_iter().flatten().collect();
-        sweep.swept.more = rows.len() == LOOSE_A_STEP;
-        let mut next = rows.last().map_or(Vec::new(), |(key, _)| behind(key));
-        let due: Vec<Bytes> = rows.into_iter().filter_map(|row| sweep.due(row)).collect();
-        for some in due.chunks(ASKED_AT_ONCE) {
-            if let Err(error) = sweep.look(some) {
-                // A database that does not answer is not asked for the others.
-                sweep.note(Err(error));
-                sweep.swept.more = true;
-                next = some.last().map_or(next, |key| behind(key));
-                break;
+            let next = sweep.look_behind(after)?;
+            if !shared.rows.write_after(publisher.number, &sweep.changes())? {
+                // Another client comes.
+                return nothing();
             }
-        }
-        let (changes, swept, first_error) = sweep.finish();
-        if !shared.rows.write_after(publisher.number, &changes)? {
-            // Another client comes.
-            return Ok((Swept::default(), Vec::new()));
-        }
-        match first_error {
-            Some(error) if !swept.more => Err(error),
+            (sweep, next)
+        };
+        sweep.unlink();
+        match sweep.first_error {
+            Some(error) if !sweep.swept.more => Err(error),
             kept => {
                 *shared.blocks.failed_sweep.lock() = kept;
-                Ok((swept, next))
+                Ok((sweep.swept, next))
             }
         }
     }
@@ -143,6 +136,25 @@ impl Sweep<'_> {
         }
     }
 
+    /// Looks at the next rows behind a key. Returns where the next step begins.
+    fn look_behind(&mut self, after: Vec<u8>) -> Result<Vec<u8>> {
+        let range = Range::first(Table::Loose, after, vec![u8::MAX; LOOSE_KEY_BYTES], LOOSE_A_STEP);
+        let rows: Vec<UncertainRow> =
+            self.shared.rows.read_each(&[range])?.into_iter().flatten().collect();
+        self.swept.more = rows.len() == LOOSE_A_STEP;
+        let next = rows.last().map_or(Vec::new(), |(key, _)| behind(key));
+        let due: Vec<Bytes> = rows.into_iter().filter_map(|row| self.due(row)).collect();
+        for some in due.chunks(ASKED_AT_ONCE) {
+            if let Err(error) = self.look(some) {
+                // A database that does not answer is not asked for the others.
+                self.note(Err(error));
+                self.swept.more = true;
+                return Ok(some.last().map_or(next, |key| behind(key)));
+            }
+        }
+        Ok(next)
+    }
+
     /// The key of a row that has been there for long enough.
     fn due(&mut self, (key, since): UncertainRow) -> Option<Bytes> {
         match since {
@@ -201,12 +213,20 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Removes the objects. The changes that are left to make, and the first error.
-    fn finish(mut self) -> (Vec<Change>, Swept, Option<Error>) {
+    fn changes(&mut self) -> Vec<Change> {
+        let last = std::mem::take(&mut self.last);
+        std::mem::take(&mut self.first).into_iter().chain(last).collect()
+    }
+
+    /// Removes the objects that nothing needs, and then their rows. Their names never come again,
+    /// so neither needs the log to be where it was.
+    fn unlink(&mut self) {
         let (gone, error) = self.shared.blocks.unlink(std::mem::take(&mut self.unneeded));
         self.note(error.map_or(Ok(()), Err));
-        let gone = gone.iter().map(|name| Change::remove(Table::Loose, name.key()));
-        let changes = self.first.into_iter().chain(self.last).chain(gone).collect();
-        (changes, self.swept, self.first_error)
+        if !gone.is_empty() {
+            let gone = gone.iter().map(|name| Change::remove(Table::Loose, name.key()));
+            let done = self.shared.rows.write(&gone.collect::<Vec<_>>());
+            self.note(done);
+        }
     }
 }

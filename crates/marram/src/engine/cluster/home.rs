@@ -85,7 +85,8 @@ impl ClusterHome {
         self.read_only
     }
 
-    /// Publishes what waits each second, and gives signs of life, until the daemon ends.
+    /// Publishes what waits each second, and expels those that give no sign of life, until the
+    /// daemon ends.
     fn publish(&self, mounts: &dyn Mounts) {
         let (mut failed, mut round) = (None, 0_u32);
         let beats = Awaited::default();
@@ -94,7 +95,7 @@ impl ClusterHome {
             round = round.wrapping_add(1);
             let done = self.while_open(|| {
                 self.store.sync()?;
-                if round.is_multiple_of(BEAT_EVERY) { self.give_sign(&beats) } else { Ok(()) }
+                if round.is_multiple_of(BEAT_EVERY) { self.expel_lost(&beats) } else { Ok(()) }
             });
             let error = done.err().map(|error| error.to_string());
             if let Some(error) = error.as_ref().filter(|error| Some(*error) != failed.as_ref()) {
@@ -104,9 +105,17 @@ impl ClusterHome {
         }
     }
 
-    /// Gives a sign of life, and expels those that give none.
-    fn give_sign(&self, beats: &Awaited) -> marram_store::Result<()> {
-        self.store.beat()?;
+    /// Gives signs of life, until the daemon ends. Nothing that takes long keeps them back, as a
+    /// publication on a slow link does. What fails here fails there too.
+    fn give_signs(&self, mounts: &dyn Mounts) {
+        while !mounts.is_shut() {
+            std::thread::sleep(PUBLICATION * BEAT_EVERY);
+            let _told_there = self.store.beat();
+        }
+    }
+
+    /// Expels those that give no sign of life.
+    fn expel_lost(&self, beats: &Awaited) -> marram_store::Result<()> {
         let there = self.store.clients()?;
         let lost = beats.lost_beside(&there).into_iter();
         let own = self.store.session();
@@ -380,7 +389,7 @@ impl Home for ClusterHome {
             return Vec::new();
         }
         let (publishing, listening) = (Arc::clone(&self), Arc::clone(&self));
-        let (keeping, sweeping) = (Arc::clone(&self), self);
+        let (living, keeping, sweeping) = (Arc::clone(&self), Arc::clone(&self), self);
         let snapshots = move |mounts: &dyn Mounts| {
             let said = Mutex::new(false);
             automatic::run(mounts, &|| false, &|now| {
@@ -389,6 +398,7 @@ impl Home for ClusterHome {
         };
         vec![
             Task { name: "listen", run: Box::new(move |mounts| listening.hear(mounts)) },
+            Task { name: "signs", run: Box::new(move |mounts| living.give_signs(mounts)) },
             Task { name: "publish", run: Box::new(move |mounts| publishing.publish(mounts)) },
             Task { name: "snapshots", run: Box::new(snapshots) },
             Task { name: "sweep", run: Box::new(move |mounts| sweeping.sweep(mounts)) },
