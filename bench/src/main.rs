@@ -241,6 +241,8 @@ fn transport_words(kind: Kind) -> Vec<String> {
         Kind::Marram
         | Kind::MarramLoop
         | Kind::MarramWriteback
+        | Kind::Pmem
+        | Kind::Sqlite
         | Kind::ImageSoft
         | Kind::ImageJournal
         | Kind::ImageJournalFull

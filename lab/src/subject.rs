@@ -37,6 +37,10 @@ pub enum Kind {
     MarramOff,
     /// A Marram pool with zstd:1: beside Btrfs with the same.
     MarramZstd,
+    /// A pmem home of ours in a file: on a tmpfs, if its folder is on one.
+    Pmem,
+    /// A cluster home of ours in a SQLite file.
+    Sqlite,
     /// A plain folder: for trying a script itself.
     Plain,
     /// ext4 on a loop device.
@@ -100,6 +104,8 @@ impl Kind {
             Kind::MarramWriteback => "marram-writeback",
             Kind::MarramOff => "marram-off",
             Kind::MarramZstd => "marram-zstd:1",
+            Kind::Pmem => "pmem",
+            Kind::Sqlite => "sqlite",
             Kind::Plain => "plain",
             Kind::Ext4 => "ext4",
             Kind::Xfs => "xfs",
@@ -134,6 +140,8 @@ impl Kind {
                 | Kind::MarramWriteback
                 | Kind::MarramOff
                 | Kind::MarramZstd
+                | Kind::Pmem
+                | Kind::Sqlite
         ) || self.image().is_some()
     }
 
@@ -166,6 +174,8 @@ impl Kind {
             }
             Kind::MarramOff => "all, at one moment; data and metadata checksummed",
             Kind::MarramZstd => "all, at one moment, zstd:1; data and metadata checksummed",
+            Kind::Pmem => "all as far as its medium keeps it; without a sync if the daemon dies",
+            Kind::Sqlite => "all, at one moment, lz4; every row checksummed",
             Kind::Plain => "as the host",
             Kind::Ext4 => "metadata journal, data=ordered",
             Kind::Xfs => "metadata journal",
@@ -289,6 +299,11 @@ pub fn make(kind: Kind, folder: &Path, making: &Making) -> Result<Box<dyn Subjec
         | Kind::MarramOff
         | Kind::MarramZstd => Box::new(Marram::make_as(kind, folder, making)?),
         Kind::MarramLoop => Box::new(Marram::make_on_loop_device(folder, making)?),
+        Kind::Pmem => Box::new(Marram::make_pmem(folder, making)?),
+        Kind::Sqlite => {
+            let url = format!("sqlite:{}", folder.join("work.db").display());
+            Box::new(Marram::make_home(folder, &url, making.mount_words.clone())?)
+        }
         Kind::Plain => Box::new(Plain::make(folder)?),
         Kind::ImageSoft
         | Kind::ImageJournal

@@ -13,31 +13,31 @@ enum Against {
 }
 
 /// A line, a peer, and how many times the peer's figure is allowed.
-struct Target {
-    key: &'static str,
+struct Target<'k> {
+    key: &'k str,
     /// Those of ours that the target is for; both transports if none is named.
     ours: &'static [Kind],
     against: Against,
     limit: f64,
 }
 
-const fn target(key: &'static str, against: Kind, limit: f64) -> Target {
+const fn target(key: &str, against: Kind, limit: f64) -> Target<'_> {
     Target { key, ours: &USUAL, against: Against::One(against), limit }
 }
 
 /// A target for one of ours: the peer compresses in the same way.
-const fn same(key: &'static str, ours: &'static [Kind], against: Kind, limit: f64) -> Target {
+const fn same<'k>(key: &'k str, ours: &'static [Kind], against: Kind, limit: f64) -> Target<'k> {
     Target { key, ours, against: Against::One(against), limit }
 }
 
-const fn best(key: &'static str) -> Target {
+const fn best(key: &str) -> Target<'_> {
     Target { key, ours: &USUAL, against: Against::BestOfKernel, limit: 1.0 }
 }
 
 const USUAL: [Kind; 2] = [Kind::Marram, Kind::MarramUring];
 const KERNEL: [Kind; 3] = [Kind::Ext4, Kind::Xfs, Kind::Btrfs];
 
-const TARGETS: &[Target] = &[
+const TARGETS: &[Target<'_>] = &[
     same("tree.unpack", &[Kind::MarramOff], Kind::Btrfs, 1.0),
     same("tree.unpack", &[Kind::MarramZstd], Kind::BtrfsZstd, 1.0),
     same("tree.unpack", &USUAL, Kind::BtrfsLzo, 1.0),
@@ -70,7 +70,7 @@ const TARGETS: &[Target] = &[
 ];
 
 /// Those of images, most as ratios to no order (figure 2.11 of the thesis).
-const IMAGE_TARGETS: &[Target] = &[
+const IMAGE_TARGETS: &[Target<'_>] = &[
     same("images.unpack", SOFT, Kind::ImageAsync, 1.56),
     same("images.remove", SOFT, Kind::ImageAsync, 1.14),
     same("images.postmark", SOFT, Kind::ImageAsync, 1.03),
@@ -89,6 +89,7 @@ const IMAGE_TARGETS: &[Target] = &[
     same("images.andrew", &OF_IMAGES, Kind::Fuse2fs, 1.0),
     same("images.unpack", SOFT, Kind::OwnPassthrough, 1.15),
 ];
+const PMEM: &[Kind] = &[Kind::Pmem];
 const SOFT: &[Kind] = &[Kind::ImageSoft];
 const JOURNAL: &[Kind] = &[Kind::ImageJournal];
 const FULL: &[Kind] = &[Kind::ImageJournalFull];
@@ -101,6 +102,16 @@ const OF_IMAGES: [Kind; 5] = [
 ];
 /// The most processor time of the daemon under soft updates, as a ratio to no order.
 const SOFT_PROCESSOR_MAX: f64 = 1.7;
+
+/// Lines of which each call is synced: the pmem home is held against the kernel there, and against
+/// the pool everywhere else.
+const SYNCED: [&str; 5] = [
+    "databases.sqlite_wal",
+    "databases.sqlite_delete",
+    "databases.pgbench",
+    "tools.fs_mark_synced",
+    "log.append",
+];
 
 /// The daemon's memory with the default cache.
 const PEAK_MEMORY_MIB_MAX: f64 = 600.0;
@@ -137,6 +148,8 @@ pub(super) fn verdicts(samples: &Samples) -> Vec<Verdict> {
         verdicts.extend(target.ours.iter().filter_map(|ours| target.judge(*ours, samples)));
     }
     verdicts.extend(samples.lines().iter().filter_map(|line| processor(&line.key, samples)));
+    let of_pmem = samples.lines().iter().filter_map(|line| pmem(&line.key, samples));
+    verdicts.extend(of_pmem);
     for ours in USUAL {
         verdicts.extend(FLAT.iter().filter_map(|(small, large, limit)| {
             let (few, many) = (samples.spread(ours, small)?, samples.spread(ours, large)?);
@@ -149,7 +162,16 @@ pub(super) fn verdicts(samples: &Samples) -> Vec<Verdict> {
     verdicts
 }
 
-impl Target {
+/// The pmem home in a line.
+fn pmem(key: &str, samples: &Samples) -> Option<Verdict> {
+    let target = match SYNCED.contains(&key) {
+        true => Target { key, ours: PMEM, against: Against::BestOfKernel, limit: 0.3 },
+        false => same(key, PMEM, Kind::Marram, 1.0),
+    };
+    target.judge(Kind::Pmem, samples)
+}
+
+impl Target<'_> {
     fn judge(&self, ours: Kind, samples: &Samples) -> Option<Verdict> {
         let line = samples.line(self.key)?;
         let our_median = samples.spread(ours, self.key)?.median;
@@ -235,6 +257,26 @@ mod tests {
         let told = told(&samples);
         assert_eq!(told[0], ("tree.remove: within 1 times btrfs 0.50".to_owned(), true));
         assert_eq!(told[1], ("blocks.randread_4k_1: within 1 times btrfs 0.50".to_owned(), true));
+    }
+
+    #[test]
+    fn synced_calls_of_the_pmem_home_are_held_against_the_kernel_and_others_against_the_pool() {
+        let mut samples = Samples::default();
+        for (kind, seconds, rate) in
+            [(Kind::Pmem, 2.0, 200.0), (Kind::Marram, 1.0, 40.0), (Kind::Ext4, 8.0, 50.0)]
+        {
+            add(&mut samples, kind, ("tree.unpack", Unit::Seconds), seconds);
+            add(&mut samples, kind, ("log.append", Unit::PerSecond), rate);
+        }
+        let told = told(&samples);
+        let of = |begin: &str| {
+            let found = told.iter().find(|(target, _)| target.starts_with(begin)).cloned();
+            found.expect("it is judged")
+        };
+        let unpack = ("tree.unpack: within 1 times marram 2.00".to_owned(), false);
+        assert_eq!(of("tree.unpack: within 1 times marram"), unpack);
+        let append = of("log.append: within 0.3 times ext4");
+        assert!(append.0.ends_with(" 0.25") && append.1, "{append:?}");
     }
 
     #[test]

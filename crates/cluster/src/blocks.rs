@@ -21,6 +21,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 const WRITE_BYTES: usize = 8 << 20;
 /// Content that one question asks for, in bytes.
 const READ_BYTES: usize = 8 << 20;
+/// Content that goes along with the entry that refers to it, in bytes: more would hold the guard of
+/// the log for long, and be sent twice where an entry is refused.
+const ALONG_BYTES: usize = 64 << 10;
 /// What compression has to save at least, in bytes.
 const GRAIN_BYTES: usize = 512;
 /// How much zstd does for a block that is sent to a server: about as much as its link needs.
@@ -157,14 +160,29 @@ impl Blocks {
             }
             rest = others;
         }
-        // A file that is written anew has often been written here before.
+        Ok(())
+    }
+
+    /// The rows of the blocks, if they are to be written in one step with the entry that refers to
+    /// them: what is little costs less when nobody asks whether it is there.
+    pub(crate) fn along(&self, uploads: &[Upload]) -> Option<Vec<Change>> {
+        let bytes: usize = uploads.iter().map(|upload| upload.block.data().len()).sum();
+        let row = |upload: &Upload| {
+            let stored = stored(upload, self.compression());
+            self.rows.put(Table::Blocks, upload.reference.id.to_vec(), stored)
+        };
+        let is_worth_it = self.objects.is_none() && self.rows.database().is_far();
+        (is_worth_it && bytes <= ALONG_BYTES).then(|| uploads.iter().map(row).collect())
+    }
+
+    /// Keeps what was written: a file that is written anew has often been written here before.
+    pub(crate) fn keep(&self, uploads: &[Upload]) {
         for Upload { reference, block } in uploads {
             if !self.is_here(reference) {
                 // A copy: what it is a part of may be much larger.
                 self.cache.insert(reference.id, Bytes::copy_from_slice(block.data()));
             }
         }
-        Ok(())
     }
 
     fn write(&self, uploads: &[&Upload], now: i64) -> Result<()> {

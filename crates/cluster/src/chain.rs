@@ -63,6 +63,7 @@ pub(crate) fn get_all(
         let of_links = |key: &Key| links.iter().flat_map(|link| of_key(link, *key)).collect();
         let ranges: Vec<Vec<Range>> = keys.iter().map(of_links).collect();
         let mut answers = rows.read(&ranges.concat())?.into_iter();
+        rows.stir();
         for _ in keys {
             items.push(found(links, &mut answers)?);
         }
@@ -119,6 +120,7 @@ pub(crate) fn pages(rows: &Rows, links: &[Link], all: &[Asked]) -> Result<Vec<Pa
     let ranges = |asked: &Asked| links.iter().flat_map(|link| of_page(link, *asked)).collect();
     let ranges: Vec<Vec<Range>> = all.iter().map(ranges).collect();
     let mut answers = rows.read(&ranges.concat())?.into_iter();
+    rows.stir();
     let mut pages = Vec::with_capacity(all.len());
     for asked in all {
         let mut page = Gathered::new(*asked);

@@ -175,9 +175,9 @@ pub trait Database: Send + Sync {
     /// Nothing comes between the guard and the changes.
     fn write_if(&self, guard: &Guard, changes: &[Change]) -> Result<bool>;
 
-    /// [`Database::insert_if`] with a row, and changes behind it, all in one round trip. If the row
-    /// is not put, then nothing has changed. A crash leaves nothing, or the row and a first part of
-    /// the changes. `None` where that is no step of its own, and then nothing was done either.
+    /// [`Database::insert_if`] with a row, and changes beside it, all in one round trip. If the row
+    /// is not put, then nothing has changed; a crash leaves all of it, or nothing. `None` where
+    /// that is no step of its own, and then nothing was done either.
     fn insert_with(&self, _: &Guard, _row: &Change, _: &[Change]) -> Option<Result<bool>> {
         None
     }

@@ -73,6 +73,14 @@ impl Inner {
         }
     }
 
+    /// Refuses a step that would be cut off in its middle, and all behind it.
+    fn refuse_cut_within(&mut self, changes: u64) -> Result<()> {
+        if let Some(after) = self.cut_after.filter(|after| self.made + changes > *after) {
+            self.made = self.made.max(after);
+        }
+        self.refuse_cut()
+    }
+
     fn change(&mut self, change: &Change) -> Result<()> {
         self.refuse_cut()?;
         let key = (change.table, Bytes::copy_from_slice(&change.key));
@@ -155,6 +163,7 @@ impl Database for MemoryDatabase {
         self.is_far.then(|| {
             let mut inner = self.call();
             inner.refuse_cut()?;
+            inner.refuse_cut_within(1 + changes.len() as u64)?;
             let value = row.value.as_deref().unwrap_or_default();
             if !inner.holds(guard) || !inner.insert(row.table, &row.key, value)? {
                 return Ok(false);

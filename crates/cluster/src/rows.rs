@@ -6,6 +6,7 @@ use crate::format::{Seal, keys};
 use bytes::Bytes;
 use marram_store::Result;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A row of which the value may be damaged.
 pub(crate) type UncertainRow = (Bytes, Result<Bytes>);
@@ -15,11 +16,24 @@ pub(crate) type UncertainRow = (Bytes, Result<Bytes>);
 pub(crate) struct Rows {
     database: Arc<dyn Database>,
     seal: Seal,
+    stirred: Arc<AtomicU64>,
 }
 
 impl Rows {
     pub(crate) fn new(database: Arc<dyn Database>, seal: Seal) -> Rows {
-        Rows { database, seal }
+        Rows { database, seal, stirred: Arc::default() }
+    }
+
+    /// How often something was read, or is taken in, that may be of a later moment than the one
+    /// that is known.
+    pub(crate) fn stirred(&self) -> u64 {
+        self.stirred.load(Ordering::SeqCst)
+    }
+
+    /// Counts one more: when items have been read, before anybody sees them; and before an entry
+    /// is taken in.
+    pub(crate) fn stir(&self) {
+        self.stirred.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn database(&self) -> &dyn Database {

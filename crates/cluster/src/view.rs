@@ -276,7 +276,15 @@ impl View for ClusterView {
 impl Together for ClusterView {
     fn look(&self) -> Result<Moment> {
         self.shared.look()?;
-        Ok(self.shared.state.read().moment(self.number))
+        Ok(self.known_moment())
+    }
+
+    fn known_moment(&self) -> Moment {
+        self.shared.state.read().moment(self.number)
+    }
+
+    fn stirred(&self) -> u64 {
+        self.shared.rows.stirred()
     }
 
     fn is_shared(&self) -> bool {

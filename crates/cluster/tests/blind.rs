@@ -75,6 +75,14 @@ impl Together for Blind {
         self.together().look()
     }
 
+    fn known_moment(&self) -> Moment {
+        self.together().known_moment()
+    }
+
+    fn stirred(&self) -> u64 {
+        self.together().stirred()
+    }
+
     fn is_shared(&self) -> bool {
         self.together().is_shared()
     }

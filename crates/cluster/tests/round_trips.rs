@@ -49,6 +49,30 @@ fn a_publication_costs_the_same_whatever_is_in_it() {
 }
 
 #[test]
+fn little_content_goes_along_with_its_entry() {
+    let far = MemoryDatabase::default().far_away();
+    let database: Arc<dyn Database> = Arc::new(far.clone());
+    made(&database);
+    let cluster = Cluster::open(database, options(1, None, &StillClock::new())).unwrap();
+    let view = root(&cluster);
+    // The heads under its keys, and all the rest.
+    let (trips, ()) = counted(&far, || put(&*view, 0, 8, true));
+    assert_eq!(trips, 2, "64,000 bytes");
+    let (trips, ()) = counted(&far, || put(&*view, 10, 9, true));
+    assert_eq!(trips, 4, "72,000 bytes");
+    assert_eq!(verify(&far).unwrap().findings, [""; 0]);
+    // A cut in the middle leaves nothing of it.
+    far.cut_after(Some(far.changes_made() + 3));
+    let mut batch = Batch::new();
+    let block = Block::fresh(vec![9; 1000]);
+    batch.put(Key::new(2, 1, 50), Item { block: Some(block), ..Item::plain(vec![5]) });
+    view.apply(batch).unwrap();
+    view.sync().unwrap_err();
+    far.cut_after(None);
+    assert_eq!(verify(&far.copy()).unwrap().findings, [""; 0]);
+}
+
+#[test]
 fn a_fork_is_written_to_as_its_origin_is() {
     let (memory, cluster) = in_memory();
     put(&*root(&cluster), 0, 100, false);

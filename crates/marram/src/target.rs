@@ -223,6 +223,12 @@ impl Target {
         }
     }
 
+    /// Says why one of all homes is left out of what is shown.
+    pub(crate) fn say_left_out(&self, error: &Error) {
+        let told = printable(format!("{}: {error}", self.pool.display()));
+        say(&format!("marram: {told}"));
+    }
+
     /// Opens the pool itself, which no daemon has.
     ///
     /// # Errors

@@ -59,6 +59,13 @@ impl Marram {
         Self::create(folder, making, device.path().to_owned(), Some(device))
     }
 
+    /// A pmem home in a file of `folder`, which takes all of its space when it is created.
+    pub fn make_pmem(folder: &Path, making: &Making) -> Result<Self> {
+        let (mut making, file) = (making.clone(), folder.join("work.pmem"));
+        making.create_words.extend(["--home", "pmem"].map(String::from));
+        Self::create(folder, &making, file, None)
+    }
+
     /// One of ours with what sets it apart. Over io_uring the mount is refused where the kernel
     /// has none.
     pub fn make_as(kind: Kind, folder: &Path, making: &Making) -> Result<Self> {

@@ -267,9 +267,9 @@ impl Shared {
             let text = "the change is too large for one entry of the log: make it in parts";
             return Err(Error::Invalid(text.to_owned()));
         }
-        self.blocks.upload(&uploads, entry.seconds, (entry.session, number))?;
         let changes = follow::changes(&self.rows, number, entry, publisher.known.heads());
-        let have_followed = self.append(number, &bytes, &changes)?;
+        let have_followed = self.append((number, entry, &bytes), &uploads, &changes)?;
+        self.blocks.keep(&uploads);
         (publisher.number, publisher.hash) = (number, self.rows.hash(&bytes));
         self.state.write().company.note((number, entry), self.session());
         for upload in &uploads {
@@ -285,14 +285,36 @@ impl Shared {
         Ok(catalogue)
     }
 
-    /// Puts the entry, and lets the rows follow in the same step if the database can; whether they
-    /// have. Where the answer was lost, looks whether it is there.
-    fn append(&self, number: u64, bytes: &[u8], changes: &[Change]) -> Result<bool> {
+    /// Puts the blocks and the entry, and lets the rows follow in the same step as the entry if the
+    /// database can; whether they have. Where the answer was lost, looks whether it is there.
+    fn append(
+        &self,
+        (number, entry, bytes): (u64, &Entry, &[u8]),
+        uploads: &[Upload],
+        changes: &[Change],
+    ) -> Result<bool> {
         let row = || (Table::Log, keys::number(number));
-        let at_once = self.rows.insert_with(number - 1, row(), bytes.to_vec(), changes);
+        let upload = || self.blocks.upload(uploads, entry.seconds, (entry.session, number));
+        let along = self.blocks.along(uploads);
+        let are_sent = along.is_none();
+        if are_sent {
+            upload()?;
+        }
+        let beside = match along.filter(|along| !along.is_empty()) {
+            Some(along) => Cow::Owned([&along[..], changes].concat()),
+            None => Cow::Borrowed(changes),
+        };
+        let at_once = self.rows.insert_with(number - 1, row(), bytes.to_vec(), &beside);
         let have_followed = at_once.is_some();
-        let put =
-            at_once.unwrap_or_else(|| self.rows.insert_after(number - 1, row(), bytes.to_vec()));
+        let put = match at_once {
+            Some(put) => put,
+            None => {
+                if !are_sent {
+                    upload()?;
+                }
+                self.rows.insert_after(number - 1, row(), bytes.to_vec())
+            }
+        };
         match put {
             Ok(true) => Ok(have_followed),
             // After a lost answer the rows may have followed an entry that is there.

@@ -175,6 +175,7 @@ impl Shared {
         if !have_followed {
             let_follow(&self.rows, number, &entry)?;
         }
+        self.rows.stir();
         self.items.take(&entry.sections, false);
         let mut state = self.state.write();
         let mut catalogue = (*state.catalogue).clone();
@@ -201,6 +202,7 @@ impl Shared {
         if !whole.company.clients.contains_key(&self.session()) {
             return Err(self.is_expelled());
         }
+        self.rows.stir();
         self.items.clear(false);
         let mut state = self.state.write();
         state.catalogue = Arc::new(whole.catalogue);

@@ -5,8 +5,7 @@ use crate::commands::answers::unexpected;
 use crate::control::daemons;
 use crate::control::protocol::{Answer, DatasetRow, Operation};
 use crate::error::{Kind, Result};
-use crate::names::printable;
-use crate::output::{Align, Output, Table, instant_text, say, size_text};
+use crate::output::{Align, Output, Table, instant_text, size_text};
 use crate::target::Target;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -38,8 +37,7 @@ fn of_all_daemons() -> (Vec<PoolList>, bool) {
         match target.among_others(list(&target)) {
             Ok(listed) => lists.extend(listed),
             Err(error) => {
-                let told = printable(format!("{}: {error}", target.pool.display()));
-                say(&format!("marram: {told}"));
+                target.say_left_out(&error);
                 are_all = false;
             }
         }

@@ -2,6 +2,7 @@
 //! clone began as.
 
 use crate::arguments::{PromoteArguments, RenameArguments};
+use crate::commands::answers::timed;
 use crate::commands::snapshot::refuse_automatic;
 use crate::control::protocol::Operation;
 use crate::error::{Error, Result};
@@ -48,13 +49,14 @@ pub(super) fn rename(arguments: &RenameArguments, output: &Output) -> Result<()>
 struct Promoted {
     pool: PathBuf,
     name: String,
+    engine_nanoseconds: u64,
 }
 
 pub(super) fn promote(arguments: &PromoteArguments, output: &Output) -> Result<()> {
     let target = Target::find(&arguments.target)?;
     let name: DatasetName = target.dataset(arguments.name.as_deref())?;
-    target.perform(&Operation::Promote { name: name.to_string() })?;
-    let promoted = Promoted { pool: target.pool, name: name.to_string() };
+    let engine_nanoseconds = timed(&target, &Operation::Promote { name: name.to_string() })?;
+    let promoted = Promoted { pool: target.pool, name: name.to_string(), engine_nanoseconds };
     output.print(&promoted, || {
         format!("{name} has the snapshots now that it began as, and those before\n")
     });

@@ -28,9 +28,9 @@ pub(super) fn run(arguments: &StatusArguments, output: &Output) -> Result<u8> {
     // In another user's folder, that user could have us wait, or take away what is no socket.
     let own = paths::private_control_folders_of(paths::own_uid());
     own.iter().for_each(|folder| clear_abandoned(folder));
-    let reports = match &arguments.target {
-        None => of_all_daemons()?,
-        Some(path) => targets(path)?.iter().map(status).collect::<Result<Vec<Report>>>()?,
+    let (reports, are_all) = match &arguments.target {
+        None => of_all_daemons(),
+        Some(path) => (targets(path)?.iter().map(status).collect::<Result<_>>()?, true),
     };
     output.print(&reports, || {
         let text = |report: &Report| match report {
@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &StatusArguments, output: &Output) -> Result<u8> {
             Report::Streams(report) => streams(report, output),
         };
         let texts: Vec<String> = reports.iter().map(text).collect();
-        match texts.is_empty() {
+        match texts.is_empty() && are_all {
             true => "no pool is mounted\n".to_owned(),
             false => texts.join("\n"),
         }
@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &StatusArguments, output: &Output) -> Result<u8> {
         Report::Streams(report) => report.health == "online",
     };
     let well = reports.iter().all(is_well);
-    Ok(if well { 0 } else { Kind::Partial.exit_status() })
+    Ok(if well && are_all { 0 } else { Kind::Partial.exit_status() })
 }
 
 /// What a daemon has.
@@ -63,22 +63,25 @@ enum Report {
     Streams(Box<ShownReport>),
 }
 
-/// Everything that is mounted. A daemon that ends meanwhile has nothing mounted: only daemons are
-/// asked, and never their pools in their place.
-fn of_all_daemons() -> Result<Vec<Report>> {
-    let mut reports = Vec::new();
+/// Everything that is mounted, and whether all of it is there. A daemon that ends meanwhile has
+/// nothing mounted: only daemons are asked, and never their pools in their place. One that does not
+/// answer is no reason to leave out the others.
+fn of_all_daemons() -> (Vec<Report>, bool) {
+    let (mut reports, mut are_all) = (Vec::new(), true);
     for target in daemons::all().into_iter().map(Target::of_daemon) {
-        let ask = |client: Client| client.perform(&Operation::Status);
+        let ask = |client: Client| client.perform(&Operation::Status).and_then(report);
         match target.connect().and_then(|client| client.map(ask).transpose()) {
-            Ok(None) => (),
-            Ok(Some(answer)) => reports.push(report(answer)?),
+            Ok(told) => reports.extend(told),
             Err(_) if has_ended(&target) => (),
             Err(error) => {
-                let _said: Option<()> = target.among_others(Err(error))?;
+                if let Err(error) = target.among_others::<()>(Err(error)) {
+                    target.say_left_out(&error);
+                    are_all = false;
+                }
             }
         }
     }
-    Ok(reports)
+    (reports, are_all)
 }
 
 /// Whether the daemon is gone that has greeted; another one may have its pool by now.

@@ -35,6 +35,11 @@ pub(crate) fn timed(work: impl FnOnce() -> Result<()>) -> Result<Answer> {
     Ok(Answer::Timed { engine_nanoseconds })
 }
 
+/// Lets a clone take over the snapshots that it began as, and tells how long that took.
+pub(crate) fn promote(store: &dyn Store, clone: &DatasetName) -> Result<Answer> {
+    timed(|| Ok(store.promote(clone)?))
+}
+
 /// The name of a fork that a user makes.
 pub(crate) fn fork_name(text: &str) -> Result<DatasetName> {
     let name: DatasetName = text.parse()?;

@@ -10,7 +10,7 @@ use crate::frame::flags::note_changed;
 use crate::volume::Volume;
 use crate::volume::counters::CountChange;
 use crate::volume::reservations::ReservedChange;
-use crate::volume::seen::seen;
+use crate::volume::seen::apply;
 use marram_format::record::{Inode, Time};
 use marram_records::failure::from_store;
 use marram_records::inode::{inode_key, time, touch_content};
@@ -215,8 +215,7 @@ impl<'p, 'd> Change<'p, 'd> {
             true => Counter::UNLIMITED,
             false => limits.at_most(owner, admission),
         });
-        self.batch.seen = seen();
-        self.volume.view.apply(self.batch)?;
+        apply(&*self.volume.view, self.batch)?;
         for record in self.records.iter().filter(|record| record.fate != Fate::Unchanged) {
             self.volume.lazy_times.forget(record.ino);
         }

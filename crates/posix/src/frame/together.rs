@@ -1,10 +1,11 @@
 //! Operations beside those of other clients of the same dataset.
 //!
-//! An operation looks, reads, and applies a batch that names the moment that it has seen. Where
-//! others have changed the dataset since, the batch is refused, and the operation is **executed
+//! An operation reads, and applies a batch that names the moment that was known. Where others have
+//! changed the dataset since, the batch is refused, and the operation looks, and is **executed
 //! anew**: what it answers, and what it changes, is as if it had been alone at one moment. So
-//! `O_EXCL`, `mkdir`, `rename` and `link` are exact between hosts. One that only reads, or that
-//! fails, looks once more at its end: what it read may have been of two moments.
+//! `O_EXCL`, `mkdir`, `rename` and `link` are exact between hosts. One that has changed nothing, or
+//! fails, looks before it answers. One that only reads looks at its beginning; and at its end too
+//! if it has read what may be of another moment.
 //!
 //! What is kept in memory about the dataset is read anew when others have changed it, while no
 //! operation is under way here.
@@ -34,7 +35,8 @@ const SLOW_PAUSE_MICROSECONDS_MAX: u64 = 250_000;
 
 /// Runs an operation that changes something.
 pub(crate) fn changing<T>(volume: &Volume, operation: impl FnMut() -> Result<T>) -> Result<T> {
-    changing_at_most(volume, (TRIES_MAX, pause), operation)
+    // What is known is mostly true, and costs no question.
+    changing_at_most(volume, (TRIES_MAX, pause, known), operation)
 }
 
 /// The same of one that reads much: it gives up sooner where others change the dataset all the
@@ -43,26 +45,27 @@ pub(crate) fn changing_slowly<T>(
     volume: &Volume,
     operation: impl FnMut() -> Result<T>,
 ) -> Result<T> {
-    changing_at_most(volume, (SLOW_TRIES_MAX, pause_slowly), operation)
+    changing_at_most(volume, (SLOW_TRIES_MAX, pause_slowly, look), operation)
 }
 
 fn changing_at_most<T>(
     volume: &Volume,
-    (tries_max, pause): (u32, fn(u32)),
+    (tries_max, pause, begin): (u32, fn(u32), fn(&Volume, &dyn Together) -> Result<Moment>),
     mut operation: impl FnMut() -> Result<T>,
 ) -> Result<T> {
     let Some(together) = volume.view.capabilities().together else { return operation() };
     for tries in 0..tries_max {
-        let moment = look(volume, together)?;
-        let done = {
-            let _seeing = Seeing::since(moment);
-            operation()
-        };
+        let begin = if tries == 0 { begin } else { look };
+        let moment = begin(volume, together)?;
+        let seeing = Seeing::since(moment);
+        let done = operation();
+        let has_applied = seeing.has_applied();
+        drop(seeing);
         match done {
-            Ok(done) => return Ok(done),
+            Ok(done) if has_applied => return Ok(done),
             Err(Error::Overtaken) => pause(tries),
-            Err(error) if look_again(together)? == moment => return Err(error),
-            Err(_) => {}
+            done if look_again(together)? == moment => return done,
+            Ok(_) | Err(_) => {}
         }
     }
     Err(Error::Overtaken)
@@ -76,12 +79,18 @@ pub(crate) fn looking<T>(
 ) -> Result<T> {
     let Some(together) = volume.view.capabilities().together else { return operation() };
     for tries in 0..TRIES_MAX {
+        let before = together.stirred();
         let moment = look(volume, together)?;
         let done = {
             let _seeing = Seeing::since(moment);
             operation()
         };
-        if look_again(together)? == moment || (done.is_ok() && tries >= READ_TRIES_MAX) {
+        // What is missing in a state may be there in the next one, and the other way round.
+        let is_answer = matches!(done, Ok(_) | Err(Error::NotFound));
+        if (is_answer && together.stirred() == before)
+            || look_again(together)? == moment
+            || (done.is_ok() && tries >= READ_TRIES_MAX)
+        {
             return done;
         }
         undo(done.ok());
@@ -95,9 +104,10 @@ pub(crate) fn of_one_moment<T>(volume: &Volume, mut part: impl FnMut() -> Result
     let together = volume.view.capabilities().together;
     let Some(together) = together.filter(|together| together.is_shared()) else { return part() };
     for tries in 0..TRIES_MAX {
+        let before = together.stirred();
         let moment = look_again(together)?;
         let done = part();
-        if look_again(together)? == moment {
+        if (done.is_ok() && together.stirred() == before) || look_again(together)? == moment {
             return done;
         }
         pause(tries);
@@ -161,6 +171,19 @@ fn look_again(together: &dyn Together) -> Result<Moment> {
 /// Looks, and reads anew what is kept in memory about an older moment.
 fn look(volume: &Volume, together: &dyn Together) -> Result<Moment> {
     let moment = look_again(together)?;
+    renew(volume, &moment)?;
+    Ok(moment)
+}
+
+/// The same by what is known, without a look.
+fn known(volume: &Volume, together: &dyn Together) -> Result<Moment> {
+    let moment = together.known_moment();
+    renew(volume, &moment)?;
+    Ok(moment)
+}
+
+/// Reads anew what is kept in memory about an older moment.
+fn renew(volume: &Volume, moment: &Moment) -> Result<()> {
     let is_older = || {
         volume.moment.load(Ordering::Acquire) < moment.changed
             || volume.history.load(Ordering::Acquire) != moment.history
@@ -180,7 +203,7 @@ fn look(volume: &Volume, together: &dyn Together) -> Result<Moment> {
             volume.moment.store(moment.changed, Ordering::Release);
         }
     }
-    Ok(moment)
+    Ok(())
 }
 
 /// Lets others come first for a moment, a longer one each time.

@@ -2,11 +2,11 @@
 
 use crate::frame::together;
 use crate::volume::Volume;
-use crate::volume::seen::seen;
+use crate::volume::seen::apply;
 use bytes::Bytes;
 use marram_format::record::{Limit, OwnerId};
 use marram_records::failure::from_store;
-use marram_store::{Batch, DatasetName, Store, limit_batch};
+use marram_store::{DatasetName, Store, limit_batch};
 use marram_vfs::{Error, Result};
 
 /// Sets what an owner may use; [`Limit::NONE`] takes its limit away. It holds from the next
@@ -17,8 +17,8 @@ use marram_vfs::{Error, Result};
 pub(crate) fn set_limit(volume: &Volume, owner: OwnerId, limit: Limit) -> Result<()> {
     let (offset, limit) = limit_item(volume, owner, limit)?;
     together::changing(volume, || {
-        let batch = Batch { seen: seen(), ..limit_batch(offset, limit.clone()) };
-        volume.view.apply(batch).map_err(from_store)
+        let batch = limit_batch(offset, limit.clone());
+        apply(&*volume.view, batch).map_err(from_store)
     })?;
     reload_limits(volume)
 }

@@ -9,7 +9,7 @@
 //! is exact after every crash, and no two operations wait for each other because of it.
 
 use crate::volume::locks::{SHARDS, shard_of};
-use crate::volume::seen::seen;
+use crate::volume::seen::apply;
 use marram_format::record::{Counters, NEXT_INODE_MAX, NameRule};
 use marram_records::counters::{put_count, put_counters, read_counters, visit_counts};
 use marram_records::failure::from_store;
@@ -167,8 +167,7 @@ impl InodeCounters {
             let counters = Counters { next_inode: limit, name_seed: self.seed, names: self.names };
             let mut batch = Batch::new();
             put_counters(&mut batch, &counters);
-            batch.seen = seen();
-            view.apply(batch).map_err(from_store)?;
+            apply(view, batch).map_err(from_store)?;
             *numbers = Numbers { next: begin, end: limit, limit };
         }
         numbers.next += 1;

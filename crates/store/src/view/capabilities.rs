@@ -49,9 +49,11 @@ pub struct Moment {
 /// A dataset that other clients change too.
 ///
 /// Between two calls of [`Together::look`] a view shows what was there at the first, or what others
-/// have made of it since. An operation therefore looks, reads, and applies a batch that names the
-/// moment; it is refused if others came first. One that only reads looks once more: if the moment
-/// is the same, nobody has changed anything between.
+/// have made of it since. An operation that changes something therefore reads, and applies a batch
+/// that names the moment that is known; it is refused if others came first. One that only reads
+/// looks before. If nothing was [`Together::stirred`] since, all that it has read is of the moment
+/// of that look; else it looks once more: if the moment is the same, nobody has changed anything
+/// between.
 pub trait Together {
     /// Takes in what others have published. The moment is at least that of each publication that
     /// had returned to its client before the call.
@@ -59,6 +61,14 @@ pub trait Together {
     /// # Errors
     /// A failed read; [`crate::Error::ReadOnly`] once others have taken this client for lost.
     fn look(&self) -> Result<Moment>;
+
+    /// The moment that is known. It asks nobody: others may have published since.
+    fn known_moment(&self) -> Moment;
+
+    /// A number that changes whenever this client has read, or takes in, what may be of a later
+    /// moment than the one that is known. While it is what it was before a look, all that was read
+    /// since is of the moment of that look.
+    fn stirred(&self) -> u64;
 
     /// Whether others may have the store open. Then each batch is durable and seen by them when it
     /// has been applied; nothing that is kept in memory about the dataset holds beyond a look; and

@@ -125,11 +125,12 @@ impl ClusterHome {
     /// Looks whether others have come or gone, until the daemon ends. Before others see anything,
     /// the kernel forgets what it knows of all that is mounted.
     fn hear(&self, mounts: &dyn Mounts) {
-        let mut failed = None;
+        let mut failed: Option<String> = None;
         let mut forget = || self.forget(mounts);
         let mut names = Vec::new();
         while !mounts.is_shut() {
-            std::thread::sleep(LISTENING);
+            // A server that refuses this client is not asked all the time.
+            std::thread::sleep(if failed.is_some() { PUBLICATION } else { LISTENING });
             self.show_members(mounts, &mut names);
             let heard = self.while_open(|| self.store.listen(&mut forget).map(Some));
             match &heard {

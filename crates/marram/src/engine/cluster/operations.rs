@@ -9,7 +9,7 @@ use crate::engine::home::{Home, lacks};
 use crate::engine::mounted::{self, Shown};
 use crate::engine::posix::open_files;
 use crate::engine::store_operations::{
-    create_dataset, dataset_rows, fork_name, get, named, not_forked, snapshot_below, timed,
+    create_dataset, dataset_rows, fork_name, get, named, not_forked, promote, snapshot_below, timed,
 };
 use crate::engine::thinning::Thinning;
 use crate::engine::{history, members, owners, schedules, undo};
@@ -70,7 +70,7 @@ pub(super) fn perform(
         Operation::Log => return undo::log(store),
         Operation::Undo { number, force } => return undo::undo(store, *number, *force),
         Operation::Rename { from, to } => store.rename(&from.parse()?, &to.parse()?)?,
-        Operation::Promote { name } => store.promote(&name.parse()?)?,
+        Operation::Promote { name } => return promote(store, &name.parse()?),
         Operation::Partials => return Ok(Answer::Partials(Vec::new())),
         Operation::List => return list(store),
         Operation::Get { dataset } => return get(store, &dataset.parse()?),

@@ -2,6 +2,7 @@
 
 use super::shown::Shown;
 use crate::control::protocol::Answer;
+use crate::engine::store_operations::timed;
 use crate::error::Result;
 use marram_store::Source;
 
@@ -27,9 +28,9 @@ pub(crate) fn promote(shown: &Shown<'_>, clone: &Source) -> Result<Answer> {
         let of_it = |source: &Source| source.dataset == origin.dataset && source.snapshot.is_some();
         shown.mounts.refuse_mounted(&all.filter(of_it).collect::<Vec<_>>())?;
     }
-    shown.with_members(|| Ok(shown.store.promote(&clone.dataset)?))?;
+    let done = timed(|| shown.with_members(|| Ok(shown.store.promote(&clone.dataset)?)))?;
     // Which of the two is a fork of the other has changed.
     let other = origin.map(|origin| Source::live(origin.dataset));
     shown.mounts.members_changed(&other.into_iter().chain([clone.clone()]).collect::<Vec<_>>());
-    Ok(Answer::Done)
+    Ok(done)
 }

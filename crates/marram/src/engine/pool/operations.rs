@@ -7,14 +7,14 @@ use crate::control::protocol::{
 };
 use crate::engine::posix::open_files;
 use crate::engine::store_operations::{
-    create_dataset, dataset_rows, fork_name, get, named, not_forked, snapshot_below, timed,
+    create_dataset, dataset_rows, fork_name, get, named, not_forked, promote, snapshot_below, timed,
 };
 use crate::engine::thinning::Thinning;
 use crate::engine::{history, members, owners, schedules, undo};
 use crate::error::{Error, Result};
 use crate::names::hexadecimal;
 use marram_pool::{Health, Pool};
-use marram_store::{Holds, Lineage, SpaceUsage, Store};
+use marram_store::{Holds, SpaceUsage, Store};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Does what is asked.
@@ -61,7 +61,7 @@ pub(super) fn perform(open: &OpenPool, pool: &Pool, operation: &Operation) -> Re
         Operation::Destroy { sources, dry_run } => return destroy(pool, sources, *dry_run),
         Operation::Hide { sources } => return hide(pool, sources),
         Operation::Rename { from, to } => pool.rename(&from.parse()?, &to.parse()?)?,
-        Operation::Promote { name } => pool.promote(&name.parse()?)?,
+        Operation::Promote { name } => return promote(pool, &name.parse()?),
         Operation::Log => return undo::log(pool),
         Operation::Undo { number, force } => return undo::undo(pool, *number, *force),
         Operation::List => {
