@@ -441,13 +441,14 @@ impl Blocks {
         }
         let removed = Mutex::new(Vec::new());
         let done = writers::at_once(&names, |some| {
-            some.iter().fold(Ok(()), |done, name| match objects.remove(name) {
-                Ok(()) => {
-                    removed.lock().push(*name);
-                    done
+            let mut done = Ok(());
+            for name in some {
+                match objects.remove(name) {
+                    Ok(()) => removed.lock().push(*name),
+                    Err(error) => done = done.and(Err(error)),
                 }
-                Err(error) => done.and(Err(error)),
-            })
+            }
+            done
         });
         (removed.into_inner(), done.err())
     }

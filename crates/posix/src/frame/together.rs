@@ -33,6 +33,9 @@ const SLOW_PAUSE_MICROSECONDS: u64 = 2000;
 /// The longest later one: about what such an operation takes beside a server.
 const SLOW_PAUSE_MICROSECONDS_MAX: u64 = 250_000;
 
+/// Gives the moment that an operation begins with.
+type Begin = fn(&Volume, &dyn Together) -> Result<Moment>;
+
 /// Runs an operation that changes something.
 pub(crate) fn changing<T>(volume: &Volume, operation: impl FnMut() -> Result<T>) -> Result<T> {
     // What is known is mostly true, and costs no question.
@@ -50,7 +53,7 @@ pub(crate) fn changing_slowly<T>(
 
 fn changing_at_most<T>(
     volume: &Volume,
-    (tries_max, pause, begin): (u32, fn(u32), fn(&Volume, &dyn Together) -> Result<Moment>),
+    (tries_max, pause, begin): (u32, fn(u32), Begin),
     mut operation: impl FnMut() -> Result<T>,
 ) -> Result<T> {
     let Some(together) = volume.view.capabilities().together else { return operation() };
