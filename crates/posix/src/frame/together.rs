@@ -33,39 +33,38 @@ const SLOW_PAUSE_MICROSECONDS: u64 = 2000;
 /// The longest later one: about what such an operation takes beside a server.
 const SLOW_PAUSE_MICROSECONDS_MAX: u64 = 250_000;
 
-/// Gives the moment that an operation begins with.
-type Begin = fn(&Volume, &dyn Together) -> Result<Moment>;
-
 /// Runs an operation that changes something.
 pub(crate) fn changing<T>(volume: &Volume, operation: impl FnMut() -> Result<T>) -> Result<T> {
     // What is known is mostly true, and costs no question.
-    changing_at_most(volume, (TRIES_MAX, pause, known), operation)
+    changing_at_most(volume, (TRIES_MAX, pause, false), operation)
 }
 
-/// The same of one that reads much: it gives up sooner where others change the dataset all the
-/// time, and its pauses are longer.
+/// The same of one that reads much: it looks first, gives up sooner where others change the dataset
+/// all the time, and its pauses are longer. It may apply its batch in another way than
+/// [`crate::volume::seen::apply`].
 pub(crate) fn changing_slowly<T>(
     volume: &Volume,
     operation: impl FnMut() -> Result<T>,
 ) -> Result<T> {
-    changing_at_most(volume, (SLOW_TRIES_MAX, pause_slowly, look), operation)
+    changing_at_most(volume, (SLOW_TRIES_MAX, pause_slowly, true), operation)
 }
 
 fn changing_at_most<T>(
     volume: &Volume,
-    (tries_max, pause, begin): (u32, fn(u32), Begin),
+    (tries_max, pause, looks_first): (u32, fn(u32), bool),
     mut operation: impl FnMut() -> Result<T>,
 ) -> Result<T> {
     let Some(together) = volume.view.capabilities().together else { return operation() };
     for tries in 0..tries_max {
-        let begin = if tries == 0 { begin } else { look };
-        let moment = begin(volume, together)?;
+        let has_looked = looks_first || tries > 0;
+        let moment = if has_looked { look(volume, together)? } else { known(volume, together)? };
         let seeing = Seeing::since(moment);
         let done = operation();
-        let has_applied = seeing.has_applied();
+        // One that has succeeded is never executed again unless it has changed nothing.
+        let is_judged = has_looked || seeing.has_applied();
         drop(seeing);
         match done {
-            Ok(done) if has_applied => return Ok(done),
+            Ok(done) if is_judged => return Ok(done),
             Err(Error::Overtaken) => pause(tries),
             done if look_again(together)? == moment => return done,
             Ok(_) | Err(_) => {}
