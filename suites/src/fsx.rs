@@ -4,6 +4,7 @@ use super::{GIB, Setting, step};
 use marram_lab::failure::{Result, fail};
 use marram_lab::process::{command, ended, shown, tail};
 use marram_lab::project;
+use marram_lab::subject::Kind;
 use std::path::{Path, PathBuf};
 
 const VERSION: &str = "0.3.2";
@@ -18,9 +19,9 @@ const WEIGHTS: &str = "[weights]\nclose_open = 1\ninvalidate = 1\ntruncate = 2\n
     read = 10\nwrite = 10\nmapread = 10\nmapwrite = 10\nfsync = 0.1\n\
     fdatasync = 0.1\npunch_hole = 2\nposix_fallocate = 1\ncopy_file_range = 2\nsendfile = 2\n";
 
-/// What an image serves of these: it makes no holes. The kernel holds stores to mapped pages back
-/// while other programs make many pages dirty, so there are few.
-const IMAGE_WEIGHTS: &str = "[weights]\nclose_open = 1\ninvalidate = 1\ntruncate = 2\n\
+/// What an image and a pmem home serve of these: they make no holes. The kernel holds stores to
+/// mapped pages back while other programs make many pages dirty, so there are few.
+const WITHOUT_HOLES: &str = "[weights]\nclose_open = 1\ninvalidate = 1\ntruncate = 2\n\
     read = 10\nwrite = 10\nmapread = 10\nmapwrite = 0.5\nfsync = 1\n\
     fdatasync = 1\npunch_hole = 0\nposix_fallocate = 0\ncopy_file_range = 2\nsendfile = 2\n";
 
@@ -39,8 +40,9 @@ const REDRAW_STRIDE: u64 = 1 << 40;
 /// several seeds, with a remount between.
 pub(super) fn run_all(setting: &Setting) -> Result<()> {
     let fsx = project::registry_tool("fsx", VERSION, &[])?;
+    let weights = if setting.kind == Kind::Pmem { WITHOUT_HOLES } else { WEIGHTS };
     for (name, shape) in SHAPES {
-        std::fs::write(configuration(setting, name), format!("{shape}{WEIGHTS}"))?;
+        std::fs::write(configuration(setting, name), format!("{shape}{weights}"))?;
     }
     let mut subject = setting.subject(GIB)?;
     let runs = setting.sizes.seeds.unwrap_or(4).max(1);
@@ -67,7 +69,7 @@ pub(super) fn on_image(setting: &Setting, file: &Path, seed: u64, operations: u6
     let fsx = project::registry_tool("fsx", VERSION, &[])?;
     let (shape, words) = SHAPES[usize::from(seed % 2 == 1)];
     let settings = configuration(setting, &format!("image-{shape}"));
-    std::fs::write(&settings, format!("{words}{IMAGE_WEIGHTS}"))?;
+    std::fs::write(&settings, format!("{words}{WITHOUT_HOLES}"))?;
     for part in 0..operations.div_ceil(PROCESS_OPERATIONS) {
         let count = (operations - part * PROCESS_OPERATIONS).min(PROCESS_OPERATIONS);
         some(&fsx, &settings, file, seed.wrapping_add(part * SEED_STRIDE), count)?;

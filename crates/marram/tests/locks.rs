@@ -333,8 +333,16 @@ fn a_host_that_is_stopped_loses_its_locks_and_does_no_harm_when_it_goes_on() {
     kill_process(daemon, Signal::STOP).unwrap();
     let mut other = Locker::wait("flock exclusive", &there);
     let heard = other.says();
+    // A daemon that does not even greet is no reason to leave out the others, and is named.
+    let shown = pair.run("status");
     kill_process(daemon, Signal::CONT).unwrap();
     assert_eq!(heard, "held", "the one that is stopped is expelled");
+    let place = |name: &str| pair.bench.path(name).display().to_string();
+    let (pool, home) = (place("other.pool"), place("work.db"));
+    assert_eq!(shown.status, 3, "{shown:?}");
+    assert!(shown.out.contains(&pool), "{shown:?}");
+    let named = format!("process {}, ", daemon.as_raw_pid());
+    assert!(shown.err.contains(&named) && shown.err.contains("does not greet"), "{shown:?}");
     fs::write(&there, "by the other").unwrap();
     holder.child.stdin.take().unwrap().write_all(b"late").unwrap();
     assert_eq!(holder.says(), "refused", "it has lost the lock, and cannot write");
@@ -342,8 +350,6 @@ fn a_host_that_is_stopped_loses_its_locks_and_does_no_harm_when_it_goes_on() {
     // A home that does not answer is no reason to leave out the others.
     let listed = pair.run("list");
     assert_eq!(listed.status, 3, "{listed:?}");
-    let place = |name: &str| pair.bench.path(name).display().to_string();
-    let (pool, home) = (place("other.pool"), place("work.db"));
     assert!(listed.out.contains(&pool) && !listed.out.contains(&home), "{listed:?}");
     assert!(listed.err.contains(&home) && listed.err.contains("lost"), "{listed:?}");
     assert_eq!(read(&there), "by the other");

@@ -32,8 +32,9 @@ pub(super) fn run(arguments: &ListArguments, output: &Output) -> Result<u8> {
 /// Everything that is mounted, and whether all of it is there: one home that does not answer, as
 /// one whose server is gone, is no reason to leave out the others.
 fn of_all_daemons() -> (Vec<PoolList>, bool) {
-    let (mut lists, mut are_all) = (Vec::new(), true);
-    for target in mounted_pools() {
+    let (targets, mut are_all) = mounted_pools();
+    let mut lists = Vec::new();
+    for target in targets {
         match target.among_others(list(&target)) {
             Ok(listed) => lists.extend(listed),
             Err(error) => {
@@ -45,10 +46,11 @@ fn of_all_daemons() -> (Vec<PoolList>, bool) {
     (lists, are_all)
 }
 
-/// A target for each pool that has a daemon.
-pub(super) fn mounted_pools() -> Vec<Target> {
-    let daemons = daemons::all().into_iter();
-    daemons.filter(|daemon| !daemon.greeting.shows_streams).map(Target::of_daemon).collect()
+/// A target for each pool that has a daemon, and whether all daemons greet; which do not is said.
+fn mounted_pools() -> (Vec<Target>, bool) {
+    let (daemons, are_all) = daemons::all_to_show();
+    let pools = daemons.into_iter().filter(|daemon| !daemon.greeting.shows_streams);
+    (pools.map(Target::of_daemon).collect(), are_all)
 }
 
 fn list(target: &Target) -> Result<PoolList> {

@@ -67,8 +67,9 @@ enum Report {
 /// nothing mounted: only daemons are asked, and never their pools in their place. One that does not
 /// answer is no reason to leave out the others.
 fn of_all_daemons() -> (Vec<Report>, bool) {
-    let (mut reports, mut are_all) = (Vec::new(), true);
-    for target in daemons::all().into_iter().map(Target::of_daemon) {
+    let (daemons, mut are_all) = daemons::all_to_show();
+    let mut reports = Vec::new();
+    for target in daemons.into_iter().map(Target::of_daemon) {
         let ask = |client: Client| client.perform(&Operation::Status).and_then(report);
         match target.connect().and_then(|client| client.map(ask).transpose()) {
             Ok(told) => reports.extend(told),

@@ -47,12 +47,14 @@ impl Client {
         if !peer::may_answer(socket, user, owner) {
             return Ok(None);
         }
+        let process = peer::process_of(&stream).map(|process| format!("process {process}, "));
         let broken = |reason: String| {
-            Error::failed(format!("the daemon behind {}: {reason}", socket.display()))
+            let process = process.as_deref().unwrap_or_default();
+            Error::failed(format!("the daemon ({process}{}) {reason}", socket.display()))
         };
         let mut stream = BufReader::new(stream);
         let line = read_within(&mut stream, GREETING_BYTES_MAX, GREETING_TIMEOUT)
-            .map_err(|error| broken(error.to_string()))?;
+            .map_err(|error| broken(format!("does not greet: {error}")))?;
         if line.is_empty() {
             return Ok(None);
         }

@@ -242,11 +242,31 @@ pub(crate) fn showing(file: &Path) -> Result<Vec<Daemon>> {
 
 /// All daemons of this user, or for root of everybody whose pools and streams they serve.
 pub(crate) fn all() -> Vec<Daemon> {
-    let folders = paths::control_folders();
-    let owner = |folder: &PathBuf| owner_of(folder).unwrap_or_else(paths::own_uid);
-    let found = folders.iter().flat_map(|folder| greeting_in(folder, owner(folder)));
-    let daemons = found.map(|(socket, client)| Daemon::of(socket, &client).among_others());
-    daemons.filter(is_about_his_own).collect()
+    found().0
+}
+
+/// The same, and whether that is all: which of this user are there and do not greet is said.
+pub(crate) fn all_to_show() -> (Vec<Daemon>, bool) {
+    let (daemons, silent) = found();
+    silent.iter().for_each(|error| say(&format!("marram: {}", printable(error.to_string()))));
+    (daemons, silent.is_empty())
+}
+
+/// All daemons, and why those of this user do not greet that are there.
+fn found() -> (Vec<Daemon>, Vec<Error>) {
+    let (mut daemons, mut silent) = (Vec::new(), Vec::new());
+    for folder in paths::control_folders() {
+        let owner = owner_of(&folder).unwrap_or_else(paths::own_uid);
+        for (socket, client) in connected_in(&folder, owner) {
+            match client {
+                Ok(Some(client)) => daemons.push(Daemon::of(socket, &client).among_others()),
+                Err(error) if owner == paths::own_uid() => silent.push(error),
+                Ok(None) | Err(_) => (),
+            }
+        }
+    }
+    daemons.retain(is_about_his_own);
+    (daemons, silent)
 }
 
 /// Whether a daemon of another user serves what that user owns; says so if not.
@@ -259,9 +279,18 @@ fn is_about_his_own(daemon: &Daemon) -> bool {
     is_his
 }
 
-/// The daemons that greet in a folder of `owner`. One of somebody else's that does not greet in
-/// time is the last that is waited for there, which is said; together they have no longer than one.
+/// The daemons that greet in a folder of `owner`.
 fn greeting_in(folder: &Path, owner: u32) -> impl Iterator<Item = (PathBuf, Client)> {
+    connected_in(folder, owner).filter_map(|(socket, client)| Some((socket, client.ok()??)))
+}
+
+/// What the sockets in a folder of `owner` lead to. A daemon of somebody else's that does not greet
+/// in time is the last that is waited for there, which is said; together they have no longer than
+/// one.
+fn connected_in(
+    folder: &Path,
+    owner: u32,
+) -> impl Iterator<Item = (PathBuf, Result<Option<Client>>)> {
     let is_patient = peer::is_own_or_root(owner);
     let began = Instant::now();
     let connected = sockets_in(folder).into_iter().map(move |socket| {
@@ -280,7 +309,7 @@ fn greeting_in(folder: &Path, owner: u32) -> impl Iterator<Item = (PathBuf, Clie
         }
         _ => true,
     };
-    connected.take_while(goes_on).filter_map(|(socket, client)| Some((socket, client.ok()??)))
+    connected.take_while(goes_on)
 }
 
 fn sockets_in(folder: &Path) -> Vec<PathBuf> {
