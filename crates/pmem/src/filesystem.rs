@@ -395,6 +395,8 @@ impl Pmem {
                 let going = state.going(named)?;
                 state.destroy(&going)
             })?;
+            // What there was no space to take away before may go now.
+            self.locked().drop_waiting();
         }
         Ok(destroyed)
     }
@@ -515,7 +517,7 @@ impl Drop for Pmem {
             state.dataset.handles -= 1;
             if state.dataset.handles == 0 {
                 state.kept_free = state.kept_for_checkpoint();
-                state.forget_all();
+                state.forget_all(self.options.writable);
                 if !self.options.writable {
                     state.leave();
                 }
@@ -602,21 +604,26 @@ impl FileSystem for Pmem {
     fn forget(&self, ino: Ino, count: u64) {
         if let Ok(mut state) = self.state() {
             state.kept_free = state.kept_for_checkpoint();
-            state.forget(ino, count);
+            state.forget(ino, count, self.options.writable);
         }
     }
 
     fn forget_all(&self) {
         if let Ok(mut state) = self.state() {
             state.kept_free = state.kept_for_checkpoint();
-            state.forget_all();
+            state.forget_all(self.options.writable);
         }
     }
 
     fn set_attributes(&self, _caller: Caller, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
-        // To cut a file gives space back.
         match set.size {
-            Some(_) => self.remove(|state, now| state.set_attributes(ino, set, now)),
+            Some(size) => self.remove(|state, now| {
+                // To cut a file gives space back; to extend it takes some.
+                if size >= state.regular(ino)?.1.size {
+                    state.kept_free = state.kept_for_removals();
+                }
+                state.set_attributes(ino, set, now)
+            }),
             None => self.change(|state, now| state.set_attributes(ino, set, now)),
         }
     }
@@ -777,3 +784,6 @@ impl QuietReads for Pmem {
         self.state()?.read(ino, offset, len, out)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -124,6 +124,8 @@ pub(crate) struct State {
     pub(crate) forgotten: Vec<IntoIter<u64, Directory>>,
     /// At least as many names and indexes as the indexes of directories have together.
     pub(crate) indexed: usize,
+    /// How many there may be.
+    pub(crate) indexed_max: usize,
     /// Pages of content of files that were asked for.
     pub(crate) content_counts: ContentCounts,
     /// Pages that the running operation leaves free: none if it gives space back.

@@ -390,3 +390,29 @@ fn a_freed_page_that_is_used_again_too_early_is_found() {
         assert!(crashes(&with(place)).is_err(), "after {place} of {:?}", overwrite.events);
     }
 }
+
+/// A directory that is the last inode of its page of the inode table takes the page with it. No
+/// crash leaves a note that leads there.
+#[test]
+fn a_directory_goes_with_its_page_of_the_table_in_each_crash() {
+    const A_PAGE: u64 = 32;
+    let clock: Arc<dyn Clock> = Arc::new(Cut(Arc::new(SteppedClock::default())));
+    let medium = new_image(BYTES, &*clock);
+    let files = open(&medium, clock);
+    let node = NewNode::Directory { permissions: 0o755 };
+    let make = |number: u64| {
+        let text = format!("d{number}");
+        (files.create(USER, Ino::ROOT, name(&text), node).unwrap().ino, text)
+    };
+    let made: Vec<(Ino, String)> = (0..3 * A_PAGE).map(make).collect();
+    let in_page: Vec<&(Ino, String)> = made.iter().filter(|(ino, _)| ino.0 / A_PAGE == 1).collect();
+    let (last, others) = in_page.split_last().unwrap();
+    others.iter().for_each(|(_, text)| files.remove_directory(Ino::ROOT, name(text)).unwrap());
+    let before = medium.image();
+    medium.start();
+    files.remove_directory(Ino::ROOT, name(&last.1)).unwrap();
+    let recording = Recording { before, events: medium.stop() };
+    let mut visit = |_: &[u8]| {};
+    let mut draw = Draw::new(3, STATES_MAX, &mut visit);
+    assert!(recording.every_crash(&mut draw).unwrap() > 3);
+}

@@ -29,7 +29,9 @@ use devices::{DaxDevice, SYS};
 use faults::Watch;
 use lines::Flush;
 use marram_vfs::Error;
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fstat, fstatvfs};
+use rustix::fs::{
+    AtFlags, FallocateFlags, OFlags, Statx, StatxFlags, fallocate, fstat, fstatvfs, statx,
+};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -194,8 +196,20 @@ fn kind_of(file: &File, path: &Path) -> Result<MediumKind, ImageError> {
     })
 }
 
-/// A number of this run of the machine and of a file, which is neither 0 nor the highest. A
-/// copy of the file has another.
+/// Bits of `statx` that ask for the number of a mount that no other mount has had since the
+/// machine was started: Linux 6.8.
+const MOUNT_NUMBER: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+/// The number of the mount by which a file was opened, 0 if Linux does not tell. A file system that
+/// was unmounted meanwhile kept nothing in memory, and its medium may have lost what was written.
+fn mount_of(file: &File) -> u64 {
+    let told = statx(file, "", AtFlags::EMPTY_PATH, MOUNT_NUMBER);
+    let is_told = |told: &Statx| told.stx_mask & MOUNT_NUMBER.bits() != 0;
+    told.ok().filter(is_told).map_or(0, |told| told.stx_mnt_id)
+}
+
+/// A number of this run of the machine, of the mount and of a file, which is neither 0 nor the
+/// highest. A copy of the file has another.
 ///
 /// # Errors
 /// The system does not tell.
@@ -207,7 +221,8 @@ pub fn host_of(file: &File, path: &Path) -> Result<u64, ImageError> {
     let made = status.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok());
     let made = made.unwrap_or_default().as_nanos();
     let (device, inode) = (status.dev().to_le_bytes(), status.ino().to_le_bytes());
-    let number = xxh3_64(&[&boot[..], &device, &inode, &made.to_le_bytes()].concat());
+    let (made, mount) = (made.to_le_bytes(), mount_of(file).to_le_bytes());
+    let number = xxh3_64(&[&boot[..], &device, &inode, &made, &mount].concat());
     Ok(number.clamp(1, u64::MAX - 1))
 }
 

@@ -12,7 +12,7 @@ use marram_vfs::{Error, Kind, Name, Result};
 use std::collections::{BTreeMap, HashMap};
 
 /// Most entries of all indexes together, where an index counts as one more.
-const INDEXED_MAX: usize = 1 << 20;
+pub(crate) const INDEXED_MAX: usize = 1 << 20;
 /// Most places at the ends of pages that are remembered.
 const ENDS_MAX: usize = 16;
 /// Words in a page.
@@ -171,7 +171,7 @@ impl State {
     /// Drops all indexes before a new one when they could have become too large together: names
     /// that were removed since the last time count still.
     fn shed_indexes(&mut self, more: usize) {
-        if self.indexed + more > INDEXED_MAX {
+        if self.indexed + more > self.indexed_max {
             let others = self.others.values_mut().flat_map(|other| other.directories.values_mut());
             let all = self.dataset.directories.values_mut().chain(others);
             all.for_each(|known| known.index = None);
@@ -276,8 +276,10 @@ impl State {
     /// An entry that was planned is there.
     pub(crate) fn note_entry(&mut self, node: Node, name: Name<'_>, place: Place) -> Result<()> {
         let index = self.index(node)?;
-        index.occupy(place);
-        index.names.insert(name.as_bytes().into(), place);
+        // One that was read anew since then knows the entry, and what is behind it.
+        if index.names.insert(name.as_bytes().into(), place) != Some(place) {
+            index.occupy(place);
+        }
         let entries = index.names.len() as u64;
         self.indexed += 1;
         self.note_count(node, entries);

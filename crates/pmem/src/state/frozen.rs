@@ -79,6 +79,11 @@ impl State {
             let said = format!("the bound of numbers is {}", self.next_number);
             return Err(Error::Damaged(said));
         }
+        if let Some(slot) = slots.iter().find(|slot| slot.number >= self.next_number) {
+            let (number, bound) = (slot.number, self.next_number);
+            let said = format!("a slot has the number {number}, and the bound is {bound}");
+            return Err(Error::Damaged(said));
+        }
         let checkpoint = self.kept_checkpoint()?;
         let spare = read_spare(&self.memory)?;
         let said = spare.iter().map(|spare| spare.run).collect();

@@ -11,7 +11,7 @@ use crate::state::sharing::{Branch, Leaves, inodes_in};
 use crate::state::tree::{Pages, Tree, UNSIZED};
 use crate::state::{Basics, Node, State};
 use crate::time::{EXPLICIT, Which, cut, decode, encode, is_explicit, is_wide};
-use marram_vfs::{Attributes, Caller, Ino, Kind, Result, Timestamp};
+use marram_vfs::{Attributes, Caller, Error, Ino, Kind, Result, Timestamp};
 
 /// Set-group-id bit.
 pub(crate) const SETGID: u32 = 0o2000;
@@ -213,7 +213,11 @@ impl State {
             page = self.apart(|state| state.add_table_page(place))?;
         }
         self.dataset.numbers.start += 1;
-        Ok(Node { ino, at: page + ino % INODES * INODE })
+        let node = Node { ino, at: page + ino % INODES * INODE };
+        match self.is_used(node)? {
+            true => Err(Error::Damaged(format!("inode {ino} is there already"))),
+            false => Ok(node),
+        }
     }
 
     /// Puts a page without inodes into the inode table. No caller sees it.

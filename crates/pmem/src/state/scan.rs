@@ -13,7 +13,7 @@ use crate::memory::Memory;
 use crate::space::Space;
 use crate::state::checkpoint::{Checkpoint, Held};
 use crate::state::counts::ContentCounts;
-use crate::state::directory::parse_page;
+use crate::state::directory::{INDEXED_MAX, parse_page};
 use crate::state::sharing::{Branch, Leaves, inodes_in};
 use crate::state::slots::Slots;
 use crate::state::tree::UNSIZED;
@@ -193,6 +193,7 @@ impl Names<'_> {
             table: BTreeMap::new(),
         };
         state.walk(root, (0, UNSIZED), &mut |met| {
+            go_on(stop)?;
             if met.height == 0 {
                 names.table.insert(met.first, met.at);
             }
@@ -325,6 +326,7 @@ impl State {
             others: HashMap::new(),
             forgotten: Vec::new(),
             indexed: 0,
+            indexed_max: INDEXED_MAX,
             content_counts: ContentCounts::default(),
             kept_free: 0,
             prepared: 0..0,

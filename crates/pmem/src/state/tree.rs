@@ -263,7 +263,16 @@ impl State {
         if at == 0 || valid == 0 {
             return Ok(());
         }
-        self.walk_below(Met { at, height, first: 0 }, (from, valid), visit)
+        // Each page of a tree has one place in it: else there is no end to what it shows.
+        let (mut met, most) = (0, self.memory.bytes() / PAGE);
+        let mut counted = |page: Met| {
+            met += 1;
+            match met > most {
+                true => Err(Error::Damaged("a tree has more pages than the image".to_owned())),
+                false => visit(page),
+            }
+        };
+        self.walk_below(Met { at, height, first: 0 }, (from, valid), &mut counted)
     }
 
     fn walk_below(

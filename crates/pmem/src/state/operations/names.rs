@@ -240,8 +240,9 @@ impl State {
         self.note_removal(directory, name)?;
         self.set_links(directory, links)?;
         self.stamp_content(directory, now)?;
-        self.lose_directory(node, &basics, now)?;
-        self.close_intent()
+        // The inode may be the last one of its page, and take that with it.
+        self.close_intent()?;
+        self.lose_directory(node, &basics, now)
     }
 
     /// Stores a link count.
@@ -306,19 +307,22 @@ impl State {
         Ok(goes_on)
     }
 
-    /// Takes back pins of an inode, which is gone if nothing else keeps it.
-    pub(crate) fn forget(&mut self, ino: Ino, count: u64) {
+    /// Takes back pins of an inode, which is gone if nothing else keeps it; in what is read only it
+    /// stays.
+    pub(crate) fn forget(&mut self, ino: Ino, count: u64, writable: bool) {
         let Some(pins) = self.dataset.pins.get_mut(&ino.0) else { return };
         *pins = pins.saturating_sub(count);
         if *pins == 0 {
             self.dataset.pins.remove(&ino.0);
-            self.drop_unpinned(ino);
+            if writable {
+                self.drop_unpinned(ino);
+            }
         }
     }
 
     /// Takes back all pins.
-    pub(crate) fn forget_all(&mut self) {
-        for ino in std::mem::take(&mut self.dataset.pins).into_keys() {
+    pub(crate) fn forget_all(&mut self, writable: bool) {
+        for ino in std::mem::take(&mut self.dataset.pins).into_keys().filter(|_| writable) {
             self.drop_unpinned(Ino(ino));
         }
     }
