@@ -407,9 +407,10 @@ impl Ext2 {
     fn note_access(&self, ino: Ino) -> Result<()> {
         let (times, is_damaged) = {
             let state = self.lock();
-            (state.access.times, state.damage.is_some())
+            let is_damaged = state.damage.is_some() || state.cache.failure().is_some();
+            (state.access.times, is_damaged)
         };
-        // What makes no sense somewhere is no reason not to read the rest.
+        // What makes no sense somewhere, or cannot be written, is no reason not to read the rest.
         if !self.image.options.writable || is_damaged || times == AccessTimes::Never {
             return Ok(());
         }

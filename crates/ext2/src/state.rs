@@ -30,7 +30,7 @@ use crate::state::syncs::Looks;
 use crate::superblock::{Geometry, INCOMPAT_RECOVER, STATE_ERRORS, STATE_VALID, field};
 use marram_patch::{After, Cache, Content, Discipline, Owner, PatchId, Plan};
 use marram_vfs::{Error, FILE_BYTES_MAX, Ino, Kind, Patchgroup, Result, Timestamp};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 /// The number of the root directory.
@@ -93,13 +93,19 @@ pub(crate) struct State {
     /// What was written to each file, what leads to its new names and to each new directory: as
     /// far as it may not be durable yet.
     pub(crate) recent: HashMap<u64, Vec<PatchId>>,
+    /// What clears pointers and bytes behind the end of each file: as far as it may not be durable
+    /// yet.
+    pub(crate) cleared: HashMap<u64, Vec<PatchId>>,
+    /// After a crash under soft updates, until the search for what that has left has ended: the
+    /// files of which nothing is left behind their ends.
+    pub(crate) uncut: Option<HashSet<u64>>,
     /// What leads to each inode or has led to it: as far as it may not be durable yet.
     pub(crate) names: HashMap<u64, Vec<PatchId>>,
     /// Names that were taken from directories, and what did so: as far as not durable yet.
     pub(crate) away: HashMap<NameIn, Vec<PatchId>>,
     /// The blocks of each directory whose entries have changed: as far as not durable yet.
     pub(crate) touched: HashMap<u64, BTreeSet<u64>>,
-    /// When these five are looked through again.
+    /// When these six are looked through again.
     pub(crate) looks: Looks,
     /// Inodes that have lost their last name, and what says so.
     pub(crate) nameless: HashMap<u64, Vec<PatchId>>,
@@ -167,6 +173,8 @@ impl State {
             pins: HashMap::new(),
             directories: HashMap::new(),
             recent: HashMap::new(),
+            cleared: HashMap::new(),
+            uncut: None,
             names: HashMap::new(),
             away: HashMap::new(),
             touched: HashMap::new(),
@@ -197,6 +205,12 @@ impl State {
         let block_bytes = self.geometry.block_bytes as u64;
         let table = self.groups[group as usize].table;
         Ok((table + within / block_bytes, (within % block_bytes) as usize))
+    }
+
+    /// All that was done to an inode before.
+    pub(crate) fn inode_bytes(&self, number: u64) -> Result<After> {
+        let (block, at) = self.place(number)?;
+        Ok(After::Bytes { block, at, len: self.geometry.inode_bytes })
     }
 
     /// The bytes of an inode, whatever they are.
@@ -285,6 +299,7 @@ impl State {
             !patches.is_empty()
         };
         self.recent.retain(|_, patches| waits(patches));
+        self.cleared.retain(|_, patches| waits(patches));
         self.names.retain(|_, patches| waits(patches));
         self.away.retain(|_, patches| waits(patches));
         self.touched.retain(|_, blocks| {
@@ -503,6 +518,8 @@ pub(crate) struct Work<'s> {
     pub(crate) written: Option<(u64, Vec<After>)>,
     /// What is to be durable after a sync of an inode, besides what it writes there.
     pub(crate) leads: Vec<(u64, Vec<After>)>,
+    /// What clears pointers and bytes behind the ends of files.
+    pub(crate) cleared: Vec<(u64, Vec<After>)>,
     /// A name that it takes from a directory, and the steps that do so.
     pub(crate) away: Option<(NameIn, Vec<After>)>,
     /// An inode that has lost its last name, and the steps that say so.
@@ -532,6 +549,7 @@ impl<'s> Work<'s> {
             freeing,
             written: None,
             leads: Vec::new(),
+            cleared: Vec::new(),
             away: None,
             nameless: None,
             noted,
@@ -586,7 +604,13 @@ impl<'s> Work<'s> {
         if group.is_none() {
             self.note_waiting(&patch);
         }
-        let led = self.leads.iter().chain(&self.written).flat_map(|(_, steps)| steps).map(patch);
+        let led = self
+            .leads
+            .iter()
+            .chain(&self.written)
+            .chain(&self.cleared)
+            .flat_map(|(_, steps)| steps)
+            .map(patch);
         let led: Vec<PatchId> = led.collect();
         self.state.note_engaged(&[made, led].concat(), &inodes);
         Ok(())
@@ -609,6 +633,11 @@ impl<'s> Work<'s> {
         if let Some((name, steps)) = self.away.take() {
             let away = self.state.away.entry(name).or_default();
             away.extend(steps.iter().map(patch));
+            self.state.looks.note(steps.len());
+        }
+        for (number, steps) in &self.cleared {
+            let cleared = self.state.cleared.entry(*number).or_default();
+            cleared.extend(steps.iter().map(patch));
             self.state.looks.note(steps.len());
         }
         if let Some((number, steps)) = &self.written {

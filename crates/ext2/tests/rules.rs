@@ -3,7 +3,7 @@
 
 use crate::crashes::{judged, states};
 use crate::edges::{KEPT, SCRIPTS, Script, judged_on};
-use crate::images::{SMALL, make, name};
+use crate::images::{SMALL, make, name, open_bytes};
 use crate::judge::Judge;
 use crate::oracle::is_served;
 use crate::workload::{opened_with, run, stepped};
@@ -11,7 +11,8 @@ use marram_ext2::{Ext2, Ext2Options, Planted, Rule};
 use marram_sim::device::RecordingDevice;
 use marram_sim::{Generator, HistoryClock, Random, Slot, execute};
 use marram_vfs::{
-    Caller, FileSystem, Ino, Kind, NewNode, RenameMode, SyncScope, WriteOptions, XattrMode,
+    Caller, FileSystem, Ino, Kind, NewNode, RenameMode, SetAttributes, SyncScope, WriteOptions,
+    XattrMode,
 };
 use std::sync::Arc;
 
@@ -109,6 +110,61 @@ fn content_is_replaced(planted: Option<Planted>) -> Result<(), String> {
     judged_on(make(SMALL), options, prepare, act, true)
 }
 
+/// A file of these bytes is cut, and grows again: what was cut off is not there any more.
+fn grows_again(
+    planted: Option<Planted>,
+    old: &[u8],
+    act: &dyn Fn(&Ext2, Ino),
+    new: &[u8],
+) -> Result<(), String> {
+    let device = Arc::new(RecordingDevice::in_memory(make(SMALL)));
+    let files = opened_with(&device, stepped(planted));
+    let file = made(&files, FILE, (Ino::ROOT, "f"));
+    files.write(file, 0, old, WriteOptions::default()).unwrap();
+    files.sync_all().unwrap();
+    let from = device.event_count();
+    act(&files, file);
+    files.sync(file, SyncScope::All).unwrap();
+    let synced = device.event_count();
+    let trace = device.trace();
+    let states = trace.prefixes().chain(trace.subsets(6)).chain(trace.torn());
+    for state in states.filter(|state| state.cut >= from) {
+        let files = open_bytes(trace.image(state)).map_err(|error| error.to_string())?;
+        let (ino, mut found) = (files.lookup(Ino::ROOT, name("f")).unwrap().ino, Vec::new());
+        files.read(ino, 0, 1 << 20, &mut found).unwrap();
+        let is_durable = state.cut >= synced;
+        if found != new && (is_durable || found.len() == new.len() && found != old) {
+            return Err(format!("state {state}: {} bytes, durable: {is_durable}", found.len()));
+        }
+    }
+    Ok(())
+}
+
+fn resize(files: &Ext2, file: Ino, size: u64) {
+    let set = SetAttributes { size: Some(size), ..SetAttributes::default() };
+    files.set_attributes(USER, file, &set).unwrap();
+}
+
+/// Pointers to blocks behind the old end lie in another block than the size.
+fn file_is_cut_and_extended(planted: Option<Planted>) -> Result<(), String> {
+    const HALF: usize = 15 << 10;
+    let act = |files: &Ext2, file: Ino| {
+        resize(files, file, HALF as u64);
+        resize(files, file, 2 * HALF as u64);
+    };
+    let new = [[7; HALF], [0; HALF]].concat();
+    grows_again(planted, &[7; 2 * HALF], &act, &new)
+}
+
+/// Zeros are written where memory has some already, which are still to be written.
+fn file_is_cut_and_written(planted: Option<Planted>) -> Result<(), String> {
+    let act = |files: &Ext2, file: Ino| {
+        resize(files, file, 100);
+        files.write(file, 100, &[0; 200], WriteOptions::default()).unwrap();
+    };
+    grows_again(planted, &[7; 4096], &act, &[&[7; 100][..], &[0; 200]].concat())
+}
+
 /// Whether some crash of a random history shows it.
 fn is_found_in_histories(judge: &Judge, planted: Planted) -> bool {
     (40..46).any(|seed| {
@@ -151,13 +207,15 @@ fn a_block_of_pointers_that_waits_for_nothing_is_found() {
 #[test]
 fn each_rule_of_soft_updates_that_is_left_out_is_found() {
     let judge = Judge::new();
-    let own: [Script; 6] = [
+    let own: [Script; 8] = [
         file_grows,
         file_grows_far,
         file_gets_attributes,
         directories_come_and_go,
         names_are_linked_and_replaced,
         content_is_replaced,
+        file_is_cut_and_extended,
+        file_is_cut_and_written,
     ];
     own.iter().try_for_each(|script| script(None)).unwrap();
     let is_missed = |rule: &Rule| {

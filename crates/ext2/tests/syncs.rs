@@ -251,3 +251,35 @@ fn a_file_below_a_moved_directory_is_synced_under_its_new_path() {
         assert_eq!(content(&left, path).unwrap(), b"acknowledged", "{path}");
     }
 }
+
+#[test]
+fn what_a_crash_has_left_behind_an_end_is_no_content_when_the_file_grows() {
+    const OLD: usize = 20 << 10;
+    let (device, files) = in_use(SMALL);
+    let file = made(&files, FILE, (Ino::ROOT, "f"));
+    written(&files, file, &[5; OLD]);
+    files.sync_all().unwrap();
+    let from = device.event_count();
+    files.append(file, &[9; 8 << 10], WriteOptions::default()).unwrap();
+    files.sync_all().unwrap();
+    let (trace, judge, mut left) = (device.trace(), Judge::new(), 0);
+    for state in trace.prefixes().filter(|state| state.cut >= from) {
+        let image = trace.image(state);
+        let (found, _) = judge.problems(&image);
+        // A size is lower than the last block.
+        let has_left = found.iter().any(|problem| problem.code == 0x01_000c);
+        left += usize::from(has_left);
+        let device = Arc::new(RecordingDevice::in_memory(image));
+        let files = opened(&device);
+        let ino = at(&files, "f").unwrap();
+        let size = files.attributes(ino).unwrap().size;
+        let set = SetAttributes { size: Some(size + 6000), ..SetAttributes::default() };
+        files.set_attributes(USER, ino, &set).unwrap();
+        let content = content(&files, "f").unwrap();
+        assert!(content[size as usize..].iter().all(|byte| *byte == 0), "state {state}");
+        files.sync_all().unwrap();
+        let trace = device.trace();
+        judge.soft(&trace.state_at(trace.events().len())).unwrap();
+    }
+    assert!(left > 0, "no state had anything left");
+}

@@ -189,6 +189,9 @@ impl Running {
             (Some(path), 4 | 5) => {
                 let len = random.below(1 + self.now[&path].len() as u64) as usize;
                 self.cut(&path, len);
+                if random.once_in(2) {
+                    self.cut(&path, len + random.below(20_000) as usize);
+                }
             }
             (Some(path), 6..8) => self.unlink(&path),
             (Some(path), 8) => self.tag(&path, random.below(700) as usize, byte),

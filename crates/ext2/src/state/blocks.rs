@@ -262,12 +262,14 @@ impl Work<'_> {
         cut.slots.iter().for_each(|slot| inode.set_pointer(*slot, 0));
         inode.add_blocks(-(cut.blocks.len() as i64), self.state.geometry.block_bytes);
         let steps = self.store(number, inode, after)?;
-        let mut gone = steps.clone();
+        let mut cleared = Vec::new();
         for (block, from) in cut.partial {
             let at = from as usize * 4;
             let zeros = vec![0; self.state.geometry.block_bytes - at];
-            gone.extend(self.write(block, at, &zeros, &steps)?);
+            cleared.extend(self.write(block, at, &zeros, &steps)?);
         }
+        let gone = [&steps[..], &cleared].concat();
+        self.note_cleared(number, cleared);
         let gone = self.by(Rule::FreeAfterPointer, gone);
         if !cut.blocks.is_empty() {
             self.free(cut.blocks, None, &gone)?;

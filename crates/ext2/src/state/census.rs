@@ -113,6 +113,12 @@ impl Census {
         self.left.push(target);
     }
 
+    /// Whether more names of directories wait than an image that makes sense has: each directory
+    /// has one, or two while it is moved.
+    pub(crate) fn has_too_many(&self) -> bool {
+        self.left.len() > 4 * self.names.len()
+    }
+
     /// Notes that a directory has been read.
     pub(crate) fn note_read(&mut self, directory: u64) {
         self.read.put(directory, true);

@@ -177,7 +177,8 @@ pub(crate) fn first_block(
 impl Work<'_> {
     fn directory_blocks(&self, inode: &Inode) -> Result<u64> {
         let (size, block_bytes) = (inode.size(), self.state.geometry.block_bytes as u64);
-        if size == 0 || !size.is_multiple_of(block_bytes) || size > DIRECTORY_BYTES_MAX {
+        let most = DIRECTORY_BYTES_MAX.min(self.state.geometry.blocks * block_bytes);
+        if size == 0 || !size.is_multiple_of(block_bytes) || size > most {
             return Err(damaged(format!("a directory has {size} bytes")));
         }
         Ok(size / block_bytes)

@@ -50,6 +50,8 @@ struct Ring {
     start: usize,
     sequence: u32,
     form: Form,
+    /// An error of the file system was noted in it.
+    has_errors: bool,
 }
 
 /// Where the newest copy of a block is.
@@ -127,6 +129,7 @@ fn bad(what: &str) -> ImageError {
 fn plain_ring(state: &mut State) -> std::result::Result<Ring, ImageError> {
     let ring = ring(state)?;
     match ring.form.is_plain() {
+        true if ring.has_errors => Err(ImageError::HasErrors),
         true => Ok(ring),
         false => Err(ImageError::Feature {
             feature: "journal with checksums or 64bit".to_owned(),
@@ -164,9 +167,6 @@ fn ring(state: &mut State) -> std::result::Result<Ring, ImageError> {
         return Err(bad("has no superblock"));
     }
     let form = if word(&bytes, 4) == SUPERBLOCKS[1] { Form::of(&bytes)? } else { Form::plain() };
-    if word(&bytes, 32) != 0 {
-        return Err(ImageError::HasErrors);
-    }
     let (len, first, start) =
         (word(&bytes, 16) as usize, word(&bytes, 20) as usize, word(&bytes, 28) as usize);
     let most = count.min(work.state.geometry.blocks).min(BLOCKS_MAX);
@@ -181,7 +181,8 @@ fn ring(state: &mut State) -> std::result::Result<Ring, ImageError> {
         return Err(bad("has a block twice"));
     }
     let own = blocks.iter().copied().collect();
-    Ok(Ring { blocks, own, first, start, sequence: word(&bytes, 24), form })
+    let (sequence, has_errors) = (word(&bytes, 24), word(&bytes, 32) != 0);
+    Ok(Ring { blocks, own, first, start, sequence, form, has_errors })
 }
 
 impl Ring {

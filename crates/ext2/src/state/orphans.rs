@@ -59,7 +59,7 @@ impl State {
             let done = work.unlist(number);
             return work.end(done);
         }
-        let done = work.zero_end(&inode, size, &[]);
+        let done = work.zero_end((number, &inode), size, &[]);
         work.end(done)?;
         let keep = size.div_ceil(self.geometry.block_bytes as u64);
         self.cut_in_pieces(shown(number), keep, &[], now)

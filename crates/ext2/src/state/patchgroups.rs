@@ -145,6 +145,7 @@ impl State {
         for number in inodes.iter().chain([&MOVED_DIRECTORIES]) {
             patches.extend(self.names.get(number).into_iter().flatten());
             patches.extend(self.recent.get(number).into_iter().flatten());
+            patches.extend(self.cleared.get(number).into_iter().flatten());
         }
         for group in self.engaged.clone() {
             if let Some(bracket) = self.bracket(group) {

@@ -13,7 +13,7 @@ use crate::state::{ROOT, State, Work, damaged, shown};
 use crate::superblock::field;
 use marram_patch::After;
 use marram_vfs::{Name, Result, Timestamp};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// What the superblock says of an image that soft updates have been writing.
@@ -21,10 +21,10 @@ pub(crate) const SOFT_UPDATES_MARK: &[u8; 20] = b"marram soft-updates\0";
 
 /// What pointers of an inode lead to.
 #[derive(Default)]
-struct Walked {
+pub(crate) struct Walked {
     blocks: Vec<u64>,
     /// The block of content after the last one.
-    end: u64,
+    pub(crate) end: u64,
 }
 
 impl State {
@@ -34,8 +34,11 @@ impl State {
         let at = at + field::LAST_MOUNTED;
         let bytes = self.cache.read(block).map_err(failed)?;
         let was_soft = bytes[at..at + SOFT_UPDATES_MARK.len()] == SOFT_UPDATES_MARK[..];
-        if was_soft && !self.marks.was_valid && self.geometry.is_searchable {
-            self.census = Some(Census::new(&self.geometry, ROOT));
+        if was_soft && !self.marks.was_valid {
+            self.uncut = Some(HashSet::new());
+            if self.geometry.is_searchable {
+                self.census = Some(Census::new(&self.geometry, ROOT));
+            }
         }
         Ok(())
     }
@@ -78,6 +81,9 @@ impl State {
             }
             let names = Work::new(self, Timestamp::default()).names_in(&inode)?;
             self.census()?.note_read(directory);
+            if self.census()?.has_too_many() {
+                return Err(damaged("directories have more names than the image can have"));
+            }
             for (_, target) in names {
                 let is_directory = self.inode(target)?.is_directory();
                 self.census()?.count_name(directory, target, is_directory);
@@ -118,26 +124,34 @@ impl State {
                 unused.push(number);
             }
         }
-        let mut directories = Vec::new();
+        let mut below: HashMap<u64, HashSet<u64>> = HashMap::new();
         for number in &unused {
             let inode = self.raw_inode(*number)?;
             if inode.is_directory() && inode.links() > 0 {
                 let names = Work::new(self, now).names_in(&inode)?;
-                let below: HashSet<u64> = names.into_iter().map(|(_, target)| target).collect();
-                directories.push((*number, below));
+                below.insert(*number, names.into_iter().map(|(_, target)| target).collect());
             }
         }
-        while !directories.is_empty() {
-            let is_top =
-                |number: u64| directories.iter().all(|(_, below)| !below.contains(&number));
-            let tops: Vec<u64> =
-                directories.iter().map(|(number, _)| *number).filter(|it| is_top(*it)).collect();
-            if tops.is_empty() {
-                return Err(damaged("directories without a name lie in a circle"));
-            }
+        // How many of these directories still have a name of another one.
+        let mut above: HashMap<u64, usize> = below.keys().map(|number| (*number, 0)).collect();
+        for target in below.values().flatten() {
+            above.entry(*target).and_modify(|count| *count += 1);
+        }
+        let mut tops: Vec<u64> = above.iter().filter(|it| *it.1 == 0).map(|it| *it.0).collect();
+        while !tops.is_empty() {
             tops.iter().try_for_each(|number| self.take_names(*number, now))?;
-            directories.retain(|(number, _)| !tops.contains(number));
             self.settle()?;
+            let mut next = Vec::new();
+            for target in tops.iter().filter_map(|top| below.remove(top)).flatten() {
+                if let Some(count) = above.get_mut(&target) {
+                    *count -= 1;
+                    next.extend((*count == 0).then_some(target));
+                }
+            }
+            tops = next;
+        }
+        if !below.is_empty() {
+            return Err(damaged("directories without a name lie in a circle"));
         }
         for number in unused {
             self.take_names(number, now)?;
@@ -297,7 +311,7 @@ impl State {
         // A clean unmount is to say that the image was unmounted, though nothing may have changed.
         self.mark()?;
         self.settle()?;
-        self.census = None;
+        (self.census, self.uncut) = (None, None);
         self.marks.was_valid = true;
         Ok(())
     }
@@ -343,7 +357,7 @@ impl Work<'_> {
     }
 
     /// All blocks of an inode, and where its content ends.
-    fn walk(&mut self, inode: &Inode, is_users: bool) -> Result<Walked> {
+    pub(crate) fn walk(&mut self, inode: &Inode, is_users: bool) -> Result<Walked> {
         let (mut walked, mut base) = (Walked::default(), 0);
         let pointers = self.state.geometry.pointers();
         for slot in 0..SLOTS {

@@ -60,11 +60,14 @@ pub enum Rule {
     LossAfterEmptied,
     /// An inode waits for its block of extended attributes.
     InodeAfterAttributes,
+    /// A size that grows waits until nothing is left behind the old one: else a file has bytes
+    /// again that were cut off.
+    SizeAfterCleared,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 22] = [
+    pub const ALL: [Rule; 23] = [
         Rule::EntryAfterInode,
         Rule::InodeAfterBit,
         Rule::PointerAfterBlock,
@@ -87,6 +90,7 @@ impl Rule {
         Rule::LossAfterNames,
         Rule::LossAfterEmptied,
         Rule::InodeAfterAttributes,
+        Rule::SizeAfterCleared,
     ];
 }
 

@@ -37,6 +37,7 @@ impl State {
         let own = at..at + self.geometry.inode_bytes;
         let mut needed = self.cache.patches_at(block, own);
         needed.extend(self.recent.get(&number).into_iter().flatten());
+        needed.extend(self.cleared.get(&number).into_iter().flatten());
         needed.extend(self.names.get(&number).into_iter().flatten());
         for entries in self.touched.get(&number).into_iter().flatten() {
             needed.extend(self.cache.patches_at(*entries, 0..self.geometry.block_bytes));

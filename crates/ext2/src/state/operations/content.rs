@@ -7,7 +7,7 @@ use crate::state::journal::log::Bytes;
 use crate::state::operations::names::SETGID;
 use crate::state::rules::Rule;
 use crate::state::{State, Work, check_changeable, number};
-use marram_patch::{After, Content};
+use marram_patch::{After, Content, Discipline};
 use marram_vfs::{Error, Ino, Kind, Result, Timestamp, WriteOptions};
 
 /// Most bytes of a write that are one operation.
@@ -99,6 +99,9 @@ impl Work<'_> {
         self.drop_capability(number, &mut inode)?;
         let block_bytes = self.state.geometry.block_bytes as u64;
         let size = inode.size();
+        if end > size {
+            self.cut_leftovers(number, &mut inode)?;
+        }
         let mut growth = Growth::of(number);
         growth.after.extend(self.zero_gap(&inode, offset)?);
         let mut written = Vec::new();
@@ -110,8 +113,9 @@ impl Work<'_> {
             written.extend(steps);
             at = part_end;
         }
-        let after = self.end_growth(&mut inode, growth)?;
+        let mut after = self.end_growth(&mut inode, growth)?;
         if end > size {
+            after.extend(self.clearing_of(number));
             inode.set_size(end);
         }
         if options.clear_privileges {
@@ -196,7 +200,9 @@ impl Work<'_> {
         self.for_inode(number);
         let old = inode.size();
         if size >= old {
-            let after = self.zero_gap(inode, size)?;
+            self.cut_leftovers(number, inode)?;
+            let mut after = self.zero_gap(inode, size)?;
+            after.extend(self.clearing_of(number));
             inode.set_size(size);
             self.store(number, inode, &after)?;
             return Ok(());
@@ -218,12 +224,17 @@ impl Work<'_> {
         } else {
             self.cut(number, inode, keep, &[])?
         };
-        self.zero_end(inode, size, &steps)
+        self.zero_end((number, inode), size, &steps)
     }
 
     /// Makes the bytes behind an end of a file zeros, as far as its block goes: whatever extends
     /// the file later finds them there.
-    pub(crate) fn zero_end(&mut self, inode: &Inode, size: u64, steps: &[After]) -> Result<()> {
+    pub(crate) fn zero_end(
+        &mut self,
+        (number, inode): (u64, &Inode),
+        size: u64,
+        steps: &[After],
+    ) -> Result<()> {
         let block_bytes = self.state.geometry.block_bytes as u64;
         let within = (size % block_bytes) as usize;
         if within == 0 {
@@ -236,8 +247,42 @@ impl Work<'_> {
         let zeros = vec![0; block_bytes as usize - within];
         let place = (block, Content::Data);
         let cache = &mut self.state.cache;
-        self.plan.write(cache, place, within, &zeros, steps).map_err(failed)?;
+        let cleared = self.plan.write(cache, place, within, &zeros, steps).map_err(failed)?;
+        self.note_cleared(number, cleared);
         Ok(())
+    }
+
+    /// Cuts off what a crash has left behind the end of a file that is about to grow, unless that
+    /// is known to be nothing: it would become content.
+    fn cut_leftovers(&mut self, number: u64, inode: &mut Inode) -> Result<()> {
+        if self.state.uncut.as_ref().is_none_or(|cut| cut.contains(&number)) {
+            return Ok(());
+        }
+        let keep = inode.size().div_ceil(self.state.geometry.block_bytes as u64);
+        if self.walk(inode, true)?.end > keep {
+            self.cut(number, inode, keep, &[])?;
+        } else if let Some(cut) = &mut self.state.uncut {
+            cut.insert(number);
+        }
+        Ok(())
+    }
+
+    /// Notes what clears pointers and bytes behind the end of a file. Under soft updates a crash
+    /// may come before it.
+    pub(crate) fn note_cleared(&mut self, number: u64, steps: Vec<After>) {
+        if self.state.discipline == Discipline::SoftUpdates && !steps.is_empty() {
+            self.cleared.push((number, steps));
+        }
+    }
+
+    /// What a new size of a file waits for, if it is larger: that nothing is left behind the old
+    /// end.
+    fn clearing_of(&mut self, number: u64) -> Vec<After> {
+        let before = self.state.cleared.get(&number).into_iter().flatten();
+        let now = self.cleared.iter().filter(|(of, _)| *of == number);
+        let steps = now.flat_map(|(_, steps)| steps.iter().copied());
+        let after = before.map(|patch| After::Patch(*patch)).chain(steps).collect();
+        self.by(Rule::SizeAfterCleared, after)
     }
 
     /// One of the operations by which a file is cut to so many blocks; whether it was the last.

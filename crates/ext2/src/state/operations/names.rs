@@ -153,7 +153,14 @@ impl Work<'_> {
             }
             _ => (),
         }
-        Ok((made, self.store_attributes((made, &mut inode), lists, &after)?))
+        // All of it: what was there before may not be durable, and comes first.
+        let (block, at) = self.state.place(made)?;
+        let parts = [(at, &inode.bytes[..])];
+        let whole = self.plan.put(&mut self.state.cache, block, &parts, &after).map_err(failed)?;
+        after.push(whole);
+        let mut steps = self.store_attributes((made, &mut inode), lists, &after)?;
+        steps.push(whole);
+        Ok((made, steps))
     }
 
     /// Gives a directory its first block.
@@ -235,13 +242,16 @@ impl Work<'_> {
         check_changeable(&inode)?;
         check_links(&inode)?;
         self.for_inode(target);
+        let mut made = Vec::new();
         if inode.links() == 0 {
             self.drop_orphan(target, &mut inode)?;
+            made.push(self.state.inode_bytes(target)?);
         }
         inode.set_links(inode.links() + 1);
         inode.set_time(Time::Changed, self.now);
-        let counted = self.store(target, &inode, &[])?;
+        let counted = self.store(target, &inode, &made)?;
         let mut after = self.by(Rule::LinkAfterCount, counted);
+        after.extend(made);
         after.extend(self.recent_of(target));
         let kind = inode.kind().ok_or_else(|| damaged(format!("inode {target}")))?;
         let mut named = self.add_entry((directory, &mut above), name, (target, kind), &after)?;
@@ -270,8 +280,9 @@ impl Work<'_> {
     /// What was written to a file, new names of it, or what leads to a new directory: as far as it
     /// may not be durable yet.
     pub(crate) fn recent_of(&self, number: u64) -> Vec<After> {
-        let recent = self.state.recent.get(&number);
-        recent.into_iter().flatten().map(|patch| After::Patch(*patch)).collect()
+        let (recent, cleared) = (self.state.recent.get(&number), self.state.cleared.get(&number));
+        let all = recent.into_iter().chain(cleared).flatten();
+        all.map(|patch| After::Patch(*patch)).collect()
     }
 
     /// Removes a name of something that is not a directory; returns an inode that has none left.
@@ -429,6 +440,7 @@ impl State {
     fn remove_inode(&mut self, number: u64, now: Timestamp) -> Result<()> {
         self.directories.remove(&number);
         self.recent.remove(&number);
+        self.cleared.remove(&number);
         self.names.remove(&number);
         self.touched.remove(&number);
         // It counts as there while it is taken apart.
@@ -455,7 +467,9 @@ impl Work<'_> {
         if attributes != 0 {
             inode.add_blocks(-1, self.state.geometry.block_bytes);
         }
-        let steps = self.store(number, &inode, after)?;
+        // What was cut off it is away before its number is another's.
+        let after = [after, &[self.state.inode_bytes(number)?]].concat();
+        let steps = self.store(number, &inode, &after)?;
         let steps = self.by(Rule::FreeAfterInode, steps);
         let freed = self.release_attributes(attributes, &steps)?;
         self.free(freed, Some((number, is_directory)), &steps)
