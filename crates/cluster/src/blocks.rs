@@ -164,14 +164,16 @@ impl Blocks {
     }
 
     /// The rows of the blocks, if they are to be written in one step with the entry that refers to
-    /// them: what is little costs less when nobody asks whether it is there.
+    /// them: what is little costs less when nobody asks whether it is there. What was stored before
+    /// is asked about.
     pub(crate) fn along(&self, uploads: &[Upload]) -> Option<Vec<Change>> {
         let bytes: usize = uploads.iter().map(|upload| upload.block.data().len()).sum();
+        let is_new = uploads.iter().all(|upload| upload.block.stored().is_none());
         let row = |upload: &Upload| {
             let stored = stored(upload, self.compression());
             self.rows.put(Table::Blocks, upload.reference.id.to_vec(), stored)
         };
-        let is_worth_it = self.objects.is_none() && self.rows.database().is_far();
+        let is_worth_it = is_new && self.objects.is_none() && self.rows.database().is_far();
         (is_worth_it && bytes <= ALONG_BYTES).then(|| uploads.iter().map(row).collect())
     }
 
@@ -453,13 +455,17 @@ impl Blocks {
         (removed.into_inner(), done.err())
     }
 
-    /// The objects of a part of their place, the next one each time until all were. One that
-    /// cannot be looked through is left until the next mount.
+    /// The objects of the next part of their place, until all were.
     pub(crate) fn next_part(&self) -> Result<Vec<ObjectName>> {
         let part = u8::try_from(self.looked_through.load(Ordering::Relaxed));
         let (Some(objects), Ok(part)) = (&self.objects, part) else { return Ok(Vec::new()) };
-        self.looked_through.fetch_add(1, Ordering::Relaxed);
         objects.list(part)
+    }
+
+    /// The next part is another one. One that cannot be looked through is left until the next
+    /// mount.
+    pub(crate) fn part_is_done(&self) {
+        self.looked_through.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Those of some objects that no row knows, as a power cut leaves them, become loose.

@@ -30,8 +30,8 @@ impl Rows {
         self.stirred.load(Ordering::SeqCst)
     }
 
-    /// Counts one more: when items have been read, before anybody sees them; and before an entry
-    /// is taken in.
+    /// Counts one more: when items have been read, before anybody sees them; before an entry is
+    /// taken in; and before content that waits is cut anew, or another client goes on as this one.
     pub(crate) fn stir(&self) {
         self.stirred.fetch_add(1, Ordering::SeqCst);
     }

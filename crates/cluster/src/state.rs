@@ -133,6 +133,8 @@ pub(crate) struct State {
     pub(crate) is_answering: bool,
     /// Another client has taken this one for lost.
     pub(crate) is_expelled: bool,
+    /// It says that it goes: that its row is missing then has no meaning.
+    pub(crate) is_leaving: bool,
     pub(crate) company: Company,
     /// How often it has come back after that.
     pub(crate) lives: u64,

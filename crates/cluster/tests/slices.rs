@@ -359,9 +359,11 @@ fn what_was_read_before_files_are_cut_anew_is_overtaken() {
     let look = || view.capabilities().together.unwrap().look().unwrap();
     let whole = inserted(&old, AT, &noise(2, INSERTED));
     write(&files, ino, AT, &whole[AT..], 1 << 20);
-    let before = look();
+    let stirred = || view.capabilities().together.unwrap().stirred();
+    let (before, stirred_before) = (look(), stirred());
     cluster.sync().unwrap();
     let after = look();
+    assert_ne!(stirred(), stirred_before, "what reads in several steps has to read anew");
     assert_eq!(after.changed, before.changed, "no other client has changed anything");
     assert!(after.recut > before.recut);
     let key = Key::new(ino.0, kind::SECTION, 0);
@@ -447,6 +449,12 @@ fn files_are_cut_anew_while_they_are_read_and_written() {
         write(&files, ino, at, &whole[at..], 20_000);
         cut(&files, ino, whole.len());
         assert!(content(&files, ino) == whole, "after {number} edits");
+        // The first section is not the first of the file then: cut anew, it may end elsewhere.
+        for from in [whole.len() / 7, whole.len() / 3, whole.len() / 2] {
+            let mut rest = Vec::new();
+            files.read(ino, from as u64, whole.len(), &mut rest).unwrap();
+            assert!(rest == whole[from..], "after {number} edits, from {from}");
+        }
     }
     is_done.store(true, Ordering::Relaxed);
     workers.into_iter().for_each(|worker| worker.join().unwrap());

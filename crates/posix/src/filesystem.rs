@@ -238,7 +238,12 @@ impl FileSystem for Posix {
             self.volume.check_running()?;
         }
         let volume = &self.volume;
-        together::looking(volume, || attributes::attributes_of(volume, ino.0), |_| {})
+        let attributes = || {
+            // Beside others a merge is in sight before its entry is in the log.
+            let _held = together::is_shared(volume).then(|| volume.locks.read(ino.0));
+            attributes::attributes_of(volume, ino.0)
+        };
+        together::looking(volume, attributes, |_| {})
     }
 
     fn forget(&self, ino: Ino, count: u64) {

@@ -109,24 +109,7 @@ impl Cluster {
     /// # Errors
     /// The database fails; [`Error::ReadOnly`] once another client has taken this one for lost.
     pub fn beat(&self) -> Result<()> {
-        let shared = &self.shared;
-        let mut publisher = shared.publisher.try_lock();
-        match &mut publisher {
-            Some(publisher) => shared.take_in(publisher)?,
-            None => shared.state.read().refuse_stopped()?,
-        }
-        let key = shared.session().to_vec();
-        let row = shared.rows.get(Table::Clients, key.clone())?;
-        let Some(old) = row.map(|value| ClientRecord::decode(&value)).transpose()? else {
-            // Whatever is being published meets the entry that has expelled this client.
-            return publisher.map_or(Ok(()), |_| Err(shared.is_expelled()));
-        };
-        let new = ClientRecord { beat: old.beat + 1, ..old.clone() };
-        let change = |client: &ClientRecord| -> Change {
-            shared.rows.put(Table::Clients, key.clone(), client.encode())
-        };
-        // Another one may have brought the row up to an entry of this client: the next beat counts.
-        shared.rows.replace(change(&old), change(&new)).map(|_| ())
+        self.shared.beat()
     }
 }
 
@@ -155,15 +138,44 @@ impl Shared {
         }
     }
 
-    /// Waits until no other client is alone.
+    /// Waits until no other client is alone. Others that wait too see that this one is there.
     fn await_others(&self, judge: &Judge) -> Result<()> {
+        let mut beaten = self.now();
         loop {
             self.take_in(&mut self.publisher.lock())?;
             if !self.state.read().company.awaits_another(self.session()) {
                 return Ok(());
             }
+            // Once a second.
+            if self.now() != beaten {
+                self.beat()?;
+                beaten = self.now();
+            }
             self.expel_lost(judge)?;
         }
+    }
+
+    fn beat(&self) -> Result<()> {
+        let mut publisher = self.publisher.try_lock();
+        if self.state.read().is_leaving {
+            return Ok(());
+        }
+        match &mut publisher {
+            Some(publisher) => self.take_in(publisher)?,
+            None => self.state.read().refuse_stopped()?,
+        }
+        let key = self.session().to_vec();
+        let row = self.rows.get(Table::Clients, key.clone())?;
+        let Some(old) = row.map(|value| ClientRecord::decode(&value)).transpose()? else {
+            // Whatever is being published meets the entry that has expelled this client.
+            return publisher.map_or(Ok(()), |_| Err(self.is_expelled()));
+        };
+        let new = ClientRecord { beat: old.beat + 1, ..old.clone() };
+        let change = |client: &ClientRecord| -> Change {
+            self.rows.put(Table::Clients, key.clone(), client.encode())
+        };
+        // Another one may have brought the row up to an entry of this client: the next beat counts.
+        self.rows.replace(change(&old), change(&new)).map(|_| ())
     }
 
     fn expel_lost(&self, judge: &Judge) -> Result<()> {

@@ -209,6 +209,7 @@ impl Cluster {
                 is_alone: options.read_only,
                 is_answering: false,
                 is_expelled: false,
+                is_leaving: false,
                 lives: 0,
                 company: found.company,
                 recuts: BTreeMap::new(),
@@ -230,7 +231,12 @@ impl Cluster {
         if self.shared.read_only || self.shared.state.read().stopped.is_some() {
             return self.shared.state.read().refuse_stopped();
         }
-        self.shared.say(&|_| Ok(Presence::Closed))?;
+        self.shared.state.write().is_leaving = true;
+        let said = self.shared.say(&|_| Ok(Presence::Closed));
+        if said.is_err() {
+            self.shared.state.write().is_leaving = false;
+        }
+        said?;
         let held = self.shared.blocks.hold.take_after_uploads(self.shared.session());
         self.shared.stop("it was closed");
         held

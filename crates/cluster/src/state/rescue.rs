@@ -81,6 +81,7 @@ impl Cluster {
         if !is_same || !state.is_expelled || !is_free {
             return Err(Error::Invalid("no such client can go on as this one".to_owned()));
         }
+        own.rows.stir();
         (publisher.number, publisher.hash) = (from.number, from.hash);
         own.end.store(from.number, Ordering::Release);
         own.items.clear(false);

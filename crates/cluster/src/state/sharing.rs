@@ -113,6 +113,8 @@ impl Shared {
         }
         let Some(_uncut) = self.pages.try_write_for(PATIENCE) else { return };
         let mut state = self.state.write();
+        // What reads a file in several steps meets two cuts of it: it has to read anew.
+        self.rows.stir();
         for recut in recuts {
             if recut.is_of(&state.pending) {
                 recut.make(&mut state.pending);

@@ -36,7 +36,8 @@ impl Cluster {
             return nothing();
         }
         // The place of the objects may be far: nobody waits for its list, or for removals there.
-        let listed = if after.is_empty() { shared.blocks.next_part() } else { Ok(Vec::new()) };
+        let is_first = after.is_empty();
+        let listed = if is_first { shared.blocks.next_part() } else { Ok(Vec::new()) };
         let (mut sweep, next) = {
             let publisher = shared.publisher.lock();
             if !is_alone(shared)? {
@@ -52,13 +53,17 @@ impl Cluster {
                 // Another client comes.
                 return nothing();
             }
+            if is_first {
+                shared.blocks.part_is_done();
+            }
             (sweep, next)
         };
         sweep.unlink();
-        match sweep.first_error {
+        let mut failed = shared.blocks.failed_sweep.lock();
+        match failed.take().or(sweep.first_error) {
             Some(error) if !sweep.swept.more => Err(error),
             kept => {
-                *shared.blocks.failed_sweep.lock() = kept;
+                *failed = kept;
                 Ok((sweep.swept, next))
             }
         }
@@ -126,7 +131,7 @@ impl Sweep<'_> {
             last: Vec::new(),
             unneeded: Vec::new(),
             going: None,
-            first_error: shared.blocks.failed_sweep.lock().take(),
+            first_error: None,
         }
     }
 

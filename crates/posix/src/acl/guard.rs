@@ -10,8 +10,8 @@
 
 use super::nfs4::{List, Rights, Verdict, Who};
 use crate::acl::stored;
-use crate::frame::lookup;
 use crate::frame::privileges::SETGID;
+use crate::frame::{lookup, together};
 use crate::volume::Volume;
 use marram_format::record::{Inode, InodeKind};
 use marram_records::lists::{AccessLists, ListName};
@@ -83,49 +83,14 @@ fn adding(is_directory: bool) -> Rights {
     Rights::EXECUTE | add
 }
 
+/// Lists are judged as they are now, also where others have just changed them.
 impl AccessControl for Volume {
     fn authorize(&self, who: &dyn Identity, action: Action<'_>) -> Result<()> {
-        match action {
-            Action::Search(ino) => may_search(self, who, ino),
-            Action::Reach(ino) => may_reach(self, who, ino),
-            Action::Probe { ino, read, write, execute } => {
-                let asked = [
-                    (read, Rights::READ_DATA),
-                    (write, Rights::WRITE_DATA),
-                    (execute, Rights::EXECUTE),
-                ];
-                may_use(self, who, ino, asked)
-            }
-            Action::List(ino) => object_of(self, ino)?.demand(who, Rights::READ_DATA),
-            Action::ReadAttributes(ino) => {
-                object_of(self, ino)?.demand(who, Rights::READ_ATTRIBUTES)
-            }
-            Action::Create { parent, directory } => {
-                object_of(self, parent)?.demand(who, adding(directory))
-            }
-            Action::Link { ino, parent } => may_link(self, who, ino, parent),
-            Action::Remove { parent, name } => may_remove(self, who, parent, name),
-            Action::Rename { parent, name, new_parent, new_name, exchange } => {
-                may_rename(self, who, (parent, name), (new_parent, new_name), exchange)
-            }
-            Action::ReadXattr { ino, name } => may_read_xattr(self, who, ino, name),
-            Action::WriteXattr { ino, name } => may_write_xattr(self, who, ino, name),
-        }
+        together::looking(self, || may_act(self, who, action), |_| {})
     }
 
     fn authorize_open(&self, who: &dyn Identity, ino: Ino, how: Opening) -> Result<Opened> {
-        let object = object_of(self, ino)?;
-        let asked = [(how.read, Rights::READ_DATA), (how.execute, Rights::EXECUTE)];
-        let asked = asked.iter().filter(|(asked, _)| *asked);
-        let base = asked.fold(Rights::NONE, |all, (_, rights)| all | *rights);
-        let write = if how.write { Rights::WRITE_DATA } else { Rights::NONE };
-        if object.allows(who, base | write) {
-            return Ok(Opened::AsAsked);
-        }
-        if how.write && how.append && object.allows(who, base | Rights::APPEND_DATA) {
-            return Ok(Opened::AppendOnly);
-        }
-        Err(Error::AccessDenied)
+        together::looking(self, || opened(self, who, ino, how), |_| {})
     }
 
     fn authorize_change(
@@ -137,14 +102,71 @@ impl AccessControl for Volume {
         if who.is_privileged() {
             return Ok(());
         }
-        let object = object_of(self, ino)?;
-        may_set_mode(who, &object, set)?;
-        may_set_owner(who, &object, set)?;
-        if set.size.is_some() {
-            object.demand(who, Rights::WRITE_DATA)?;
-        }
-        may_set_times(who, &object, set)
+        let asked = *set;
+        let judged = || {
+            let mut set = asked;
+            may_change(self, who, ino, &mut set).map(|()| set)
+        };
+        *set = together::looking(self, judged, |_| {})?;
+        Ok(())
     }
+}
+
+fn may_act(volume: &Volume, who: &dyn Identity, action: Action<'_>) -> Result<()> {
+    match action {
+        Action::Search(ino) => may_search(volume, who, ino),
+        Action::Reach(ino) => may_reach(volume, who, ino),
+        Action::Probe { ino, read, write, execute } => {
+            let asked = [
+                (read, Rights::READ_DATA),
+                (write, Rights::WRITE_DATA),
+                (execute, Rights::EXECUTE),
+            ];
+            may_use(volume, who, ino, asked)
+        }
+        Action::List(ino) => object_of(volume, ino)?.demand(who, Rights::READ_DATA),
+        Action::ReadAttributes(ino) => object_of(volume, ino)?.demand(who, Rights::READ_ATTRIBUTES),
+        Action::Create { parent, directory } => {
+            object_of(volume, parent)?.demand(who, adding(directory))
+        }
+        Action::Link { ino, parent } => may_link(volume, who, ino, parent),
+        Action::Remove { parent, name } => may_remove(volume, who, parent, name),
+        Action::Rename { parent, name, new_parent, new_name, exchange } => {
+            may_rename(volume, who, (parent, name), (new_parent, new_name), exchange)
+        }
+        Action::ReadXattr { ino, name } => may_read_xattr(volume, who, ino, name),
+        Action::WriteXattr { ino, name } => may_write_xattr(volume, who, ino, name),
+    }
+}
+
+fn opened(volume: &Volume, who: &dyn Identity, ino: Ino, how: Opening) -> Result<Opened> {
+    let object = object_of(volume, ino)?;
+    let asked = [(how.read, Rights::READ_DATA), (how.execute, Rights::EXECUTE)];
+    let asked = asked.iter().filter(|(asked, _)| *asked);
+    let base = asked.fold(Rights::NONE, |all, (_, rights)| all | *rights);
+    let write = if how.write { Rights::WRITE_DATA } else { Rights::NONE };
+    if object.allows(who, base | write) {
+        return Ok(Opened::AsAsked);
+    }
+    if how.write && how.append && object.allows(who, base | Rights::APPEND_DATA) {
+        return Ok(Opened::AppendOnly);
+    }
+    Err(Error::AccessDenied)
+}
+
+fn may_change(
+    volume: &Volume,
+    who: &dyn Identity,
+    ino: Ino,
+    set: &mut SetAttributes,
+) -> Result<()> {
+    let object = object_of(volume, ino)?;
+    may_set_mode(who, &object, set)?;
+    may_set_owner(who, &object, set)?;
+    if set.size.is_some() {
+        object.demand(who, Rights::WRITE_DATA)?;
+    }
+    may_set_times(who, &object, set)
 }
 
 /// The mode goes with the list. Setgid is for members of the group.

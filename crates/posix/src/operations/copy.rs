@@ -156,6 +156,10 @@ fn copy_piece(
 ) -> Result<u64> {
     let (max, is_other) = (PIECE_SECTIONS, !std::ptr::eq(volume, source));
     let moment = is_other.then(|| together::moment_of(source)).transpose()?;
+    // What was known of it may be of before.
+    if is_other && source.load_inode(from.ino)?.size < from.offset + len {
+        return Err(Error::Overtaken);
+    }
     let sources = sections::sections(&*source.view, from.ino, from.offset, from.offset + len, max)?;
     let len = piece_end(&sources, max, from.offset + len) - from.offset;
     let old = sections::sections(&*volume.view, to.ino, to.offset, to.offset + len, max)?;

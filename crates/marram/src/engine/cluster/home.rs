@@ -31,6 +31,8 @@ use std::time::{Duration, Instant};
 const PUBLICATION: Duration = Duration::from_secs(1);
 /// Publications between two signs of life.
 const BEAT_EVERY: u32 = 2;
+/// After how long what is under way seems to have no end.
+const HUNG_AFTER: Duration = Duration::from_secs(600);
 /// Between two looks whether others have come or gone.
 const LISTENING: Duration = Duration::from_millis(50);
 /// Between two sweeps of what nothing needs.
@@ -54,6 +56,7 @@ impl Kind for ClusterKind {
             store,
             read_only,
             closing: Mutex::new(false),
+            began: Mutex::new(None),
             undiscarded: Mutex::default(),
             snapshots: AutomaticSnapshots::default(),
             clock: HostClock::default(),
@@ -69,6 +72,8 @@ pub(super) struct ClusterHome {
     read_only: bool,
     /// Whether it is closed; held while it is.
     closing: Mutex<bool>,
+    /// When what is under way in it has begun.
+    began: Mutex<Option<Instant>>,
     /// Forks of transactions that have ended here, which could not be taken away then. Nothing else
     /// is taken while it is held.
     undiscarded: Mutex<BTreeSet<DatasetName>>,
@@ -106,11 +111,15 @@ impl ClusterHome {
     }
 
     /// Gives signs of life, until the daemon ends. Nothing that takes long keeps them back, as a
-    /// publication on a slow link does. What fails here fails there too.
+    /// publication on a slow link does; what seems to have no end does, and others need not wait
+    /// for ever. What fails here fails there too.
     fn give_signs(&self, mounts: &dyn Mounts) {
         while !mounts.is_shut() {
             std::thread::sleep(PUBLICATION * BEAT_EVERY);
-            let _told_there = self.store.beat();
+            let has_hung = self.began.lock().is_some_and(|began| began.elapsed() >= HUNG_AFTER);
+            if !has_hung {
+                let _told_there = self.store.beat();
+            }
         }
     }
 
@@ -257,9 +266,13 @@ impl ClusterHome {
         let is_wanted = || !mounts.is_shut();
         while is_wanted() && self.while_open(|| self.store.prune_step().map(|it| it.more))? {}
         let mut after = Vec::new();
-        while is_wanted() {
-            let step = || self.store.sweep_step(std::mem::take(&mut after)).map(Some);
-            let Some((swept, next)) = self.while_open(step)? else { break };
+        while is_wanted() && !self.is_closed() {
+            // It may take long where blocks lie far away: nothing waits for it, not even the end,
+            // and a store that is closed refuses it.
+            let (swept, next) = match self.store.sweep_step(std::mem::take(&mut after)) {
+                Err(_) if self.is_closed() => break,
+                done => done?,
+            };
             after = next;
             if !swept.more {
                 break;
@@ -268,13 +281,16 @@ impl ClusterHome {
         discarded.and(let_go)
     }
 
+    fn is_closed(&self) -> bool {
+        *self.closing.lock()
+    }
+
     /// Takes the automatic snapshots that are due at a moment, in seconds since 1970, and destroys
     /// those that are too many; nothing while the clock of this host is behind, or others have
     /// taken this client for lost.
     fn take_due_snapshots(&self, mounts: &dyn Mounts, now: i64, said: &mut bool) {
         // It is not held: others wait for answers meanwhile, and a store that is closed takes none.
-        let is_closed = *self.closing.lock();
-        if is_closed || self.store.is_expelled() {
+        if self.is_closed() || self.store.is_expelled() {
             return;
         }
         let behind = self.clock.behind(now, self.store.clocks(), Instant::now());
@@ -300,7 +316,13 @@ impl ClusterHome {
         work: impl FnOnce() -> marram_store::Result<T>,
     ) -> marram_store::Result<T> {
         let is_closed = self.closing.lock();
-        if *is_closed { Ok(T::default()) } else { work() }
+        if *is_closed {
+            return Ok(T::default());
+        }
+        *self.began.lock() = Some(Instant::now());
+        let done = work();
+        *self.began.lock() = None;
+        done
     }
 }
 
