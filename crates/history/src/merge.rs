@@ -252,8 +252,10 @@ impl Merge<'_> {
             return Err(Error::ReadOnly);
         }
         let (report, orphans) = with_space(parent, || self.once())?;
-        // Not begun anew if this finds no space: it has been applied.
-        conclude(parent, report.applied, orphans)?;
+        // Where there is a log of operations, a merge is durable by now: what others have written
+        // since is no reason to call it failed. Else it is not begun anew if this finds no space.
+        let is_durable = self.store.capabilities().log.is_some();
+        conclude(parent, report.applied && !is_durable, orphans)?;
         Ok(report)
     }
 

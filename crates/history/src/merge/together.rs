@@ -66,9 +66,11 @@ pub fn merge_together(
     let together = Together { store, parts, hold };
     let merged = with_space_of_all(parts, &|| together.once())?;
     let mut reports = Vec::with_capacity(parts.len());
+    // Several are durable, and so is one where there is a log of operations. Else it is not begun
+    // anew if a sync finds no space: it has been applied.
+    let is_durable = parts.len() > 1 || store.capabilities().log.is_some();
     for (part, (report, orphans)) in parts.iter().zip(merged) {
-        // Several are durable. Not begun anew if a sync finds no space: it has been applied.
-        conclude(part.parent, report.applied && parts.len() == 1, orphans)?;
+        conclude(part.parent, report.applied && !is_durable, orphans)?;
         reports.push(report);
     }
     Ok(reports)

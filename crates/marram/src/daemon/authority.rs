@@ -15,12 +15,12 @@ use crate::control::protocol::{
     MergePlace, MergeRequest, MountReport, Operation, OperationRow, PoolPlace, Request, SendOrder,
 };
 use crate::engine::home::{Snapshots, lacks};
+use crate::engine::rights::may_search;
 use crate::error::{Error, Kind, Result};
 use crate::names::shell_word;
 use marram_store::{DatasetName, Source, Verb};
 use marram_vfs::Identity;
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Operations that a user may take back after making them; what changes of files is judged anew.
@@ -97,7 +97,7 @@ impl<'a> Authority<'a> {
         if let Some(outer) = &order.inside {
             self.check_transaction(outer)?;
             let author = self.author(&order.author.command);
-            return Ok(Request::Begin(BeginOrder { author, other: None, ..order }));
+            return Ok(Request::Begin(BeginOrder { author, id: None, other: None, ..order }));
         }
         let mounts = self.daemon.mounts.reports();
         for place in std::iter::once(&order.directory).chain(&order.also) {
@@ -109,7 +109,9 @@ impl<'a> Authority<'a> {
         }
         let author = self.author(&order.author.command);
         let other = order.other.as_ref().map(other_pool).transpose()?;
-        Ok(Request::Begin(BeginOrder { author, other, ..order }))
+        // Only one that works in another pool has an id from there.
+        let id = order.id.clone().filter(|_| other.is_some());
+        Ok(Request::Begin(BeginOrder { author, id, other, ..order }))
     }
 
     fn check_transaction(&self, id: &str) -> Result<()> {
@@ -230,20 +232,12 @@ impl<'a> Authority<'a> {
         Ok(mounts.iter().any(|mount| shows(mount) && self.can_go_to(mount)))
     }
 
-    /// Whether the user can go to the directory of a mount. The modes of those above it decide.
+    /// Whether the user can go to the directory of a mount. The modes and the access lists of those
+    /// above it decide.
     fn can_go_to(&self, mount: &MountReport) -> bool {
         let is_for_all = mount.options.split(',').any(|option| option == "allow_other");
-        let may_search = |directory: &Path| {
-            std::fs::symlink_metadata(directory).is_ok_and(|found| {
-                let shift = match () {
-                    () if found.uid() == self.by.uid() => 6,
-                    () if self.by.is_member(found.gid()) => 3,
-                    () => 0,
-                };
-                found.mode() >> shift & 1 != 0
-            })
-        };
-        is_for_all && mount.directory.ancestors().skip(1).all(may_search)
+        let mut above = mount.directory.ancestors().skip(1);
+        is_for_all && above.all(|directory| may_search(self.by, directory).unwrap_or(false))
     }
 
     /// What is out of sight is not there.

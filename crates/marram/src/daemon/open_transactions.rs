@@ -133,7 +133,8 @@ impl OpenTransactions {
     /// with so many forks.
     ///
     /// # Errors
-    /// There are too many, or too many inside of each other; the other one is not open.
+    /// There are too many, or too many inside of each other; the other one is not open; there is
+    /// one of that id, or a descriptor holds what has ended of it.
     pub(super) fn reserve(
         &self,
         (id, forks): (&str, &[Source]),
@@ -141,6 +142,9 @@ impl OpenTransactions {
         inside: Option<&str>,
     ) -> Result<()> {
         let mut table = self.0.lock();
+        if table.knows(id, forks) {
+            return Err(Error::usage(format!("there is a transaction {id} already")));
+        }
         table.refuse_many(author, forks.len())?;
         if let Some(outer) = inside {
             table.refuse_inside(outer)?;
@@ -248,17 +252,9 @@ impl OpenTransactions {
         parts.map(|part| (part.fork.clone(), Arc::clone(&part.recording))).collect()
     }
 
-    /// The view of a fork has ended. What its transaction has done goes with it, if that was open:
-    /// then the others of its views are to be taken away.
-    pub(super) fn forget(&self, fork: &Source) -> Option<OpenTransaction> {
-        let mut table = self.0.lock();
-        let id = fork.dataset.transaction().unwrap_or_default();
-        let open = table.open.remove(id);
-        if open.is_some() {
-            table.outer.remove(id);
-        }
-        table.views.retain(|view| view.fork != *fork);
-        open
+    /// The view of a fork is no more.
+    pub(super) fn forget(&self, fork: &Source) {
+        self.0.lock().views.retain(|view| view.fork != *fork);
     }
 
     /// The ids of those in which nothing has been done for too long, and inside of which nothing
@@ -302,6 +298,14 @@ pub(super) fn not_open(id: &str) -> Error {
 }
 
 impl Table {
+    /// Whether one of that id begins, is open or ends, or a view of it is there.
+    fn knows(&self, id: &str, forks: &[Source]) -> bool {
+        self.open.contains_key(id)
+            || self.ending.contains(id)
+            || self.outer.contains_key(id)
+            || self.views.iter().any(|view| forks.contains(&view.fork))
+    }
+
     fn refuse_many(&self, author: &Author, views: usize) -> Result<()> {
         if self.views.len() + views > VIEWS_MAX {
             return Err(Error::in_use(format!(
@@ -353,8 +357,26 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::Idle;
+    use super::{Idle, OpenTransactions};
+    use crate::control::protocol::Author;
+    use marram_store::{DatasetName, Source};
     use std::time::Duration;
+
+    /// What has ended has a view for as long as descriptors into it are open.
+    #[test]
+    fn an_id_is_of_one_transaction_until_its_views_are_gone() {
+        let table = OpenTransactions::default();
+        let id = "0123456789abcdef".repeat(2);
+        let forks = [Source::live(DatasetName::of_transaction(&id).unwrap())];
+        let author = Author { user: 7, command: "true".to_owned(), bound: None };
+        let reserve = || table.reserve((&id, &forks), &author, None);
+        reserve().unwrap();
+        assert!(reserve().is_err());
+        table.has_ended(&id);
+        assert!(reserve().is_err());
+        table.forget(&forks[0]);
+        reserve().unwrap();
+    }
 
     #[test]
     fn what_is_in_use_is_not_idle() {

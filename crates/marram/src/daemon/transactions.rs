@@ -165,12 +165,17 @@ fn take_away(daemon: &Daemon, part: &Part) {
     }
 }
 
-/// Takes the other views of a transaction away of which one, that of `fork`, has ended while it was
-/// open.
-pub(super) fn abort_rest(daemon: &Daemon, fork: &Source, open: &OpenTransaction) {
-    open.end();
-    let others = open.parts.iter().filter(|part| part.fork != *fork);
-    others.for_each(|part| take_away(daemon, part));
+/// A view has ended, that of `fork`. Its transaction ends too, if it is open, after all that is
+/// open inside of it.
+pub(super) fn view_has_ended(daemon: &Daemon, fork: &Source) {
+    let id = fork.dataset.transaction().unwrap_or_default();
+    abort_inside(daemon, id);
+    if let Ok(mut open) = daemon.transactions.take(id) {
+        open.end();
+        hand_over(daemon, id, &open.parts);
+        open.parts.retain(|part| part.fork != *fork);
+        close(daemon, (id, "aborted: its view has ended"), open);
+    }
 }
 
 /// The root of a view whose mount is taken from its place: it lives as long as its descriptors.
@@ -252,17 +257,18 @@ fn merge_by(open: &OpenTransaction, ending: Ending<'_>) -> Result<CommitSummary>
     let orders: Vec<CommitOrder<'_>> = orders
         .map(|(part, reads)| CommitOrder { fork: &part.fork, reads, author: &open.author })
         .collect();
-    let summaries = (ending.merges)(&orders)?;
+    let mut summaries = (ending.merges)(&orders)?;
     if let ([summary], false) = (&*summaries, ending.is_joint) {
         return Ok(summary.clone());
     }
     let committed = summaries.iter().all(|summary| summary.committed);
+    let unknown = summaries.iter_mut().find_map(|summary| summary.unknown.take());
     let mut conflicts = Vec::new();
     for (part, summary) in open.parts.iter().zip(summaries) {
         let rows = summary.conflicts.into_iter().map(|row| row.below(&part.directory));
         conflicts.extend(rows);
     }
-    Ok(CommitSummary { committed, conflicts, unknown: None })
+    Ok(CommitSummary { committed, conflicts, unknown })
 }
 
 fn merge(daemon: &Daemon, orders: &[CommitOrder<'_>]) -> Result<Vec<CommitSummary>> {
@@ -279,12 +285,16 @@ fn written_meanwhile() -> Error {
 
 /// Aborts a transaction, if it is open, after all that is open inside of it.
 pub(super) fn abort(daemon: &Daemon, id: &str) {
-    for inner in daemon.transactions.open_inside(id) {
-        abort(daemon, &inner);
-    }
+    abort_inside(daemon, id);
     if let Ok(open) = daemon.transactions.take(id) {
         open.end();
         close(daemon, (id, "aborted"), open);
+    }
+}
+
+fn abort_inside(daemon: &Daemon, id: &str) {
+    for inner in daemon.transactions.open_inside(id) {
+        abort(daemon, &inner);
     }
 }
 
@@ -301,14 +311,18 @@ pub(super) fn abort_forgotten(daemon: &Daemon) {
     }
 }
 
-/// Takes the views away; the forks go with them. What was read in them was read by what it is
-/// inside of, which has heard of its end.
-fn close(daemon: &Daemon, (id, outcome): (&str, &str), open: OpenTransaction) {
-    daemon.log.write(&format!("transaction {id}: {outcome}"));
+/// What was read in the views of a transaction was read by what it is inside of.
+fn hand_over(daemon: &Daemon, id: &str, parts: &[Part]) {
     for (fork, outer) in daemon.transactions.recordings_around(id) {
-        let inside = open.parts.iter().find(|part| part.dataset == fork.dataset);
+        let inside = parts.iter().find(|part| part.dataset == fork.dataset);
         inside.into_iter().for_each(|part| outer.take_over(&part.recording.reads()));
     }
+}
+
+/// Takes the views away; the forks go with them. What it is inside of has heard of its end.
+fn close(daemon: &Daemon, (id, outcome): (&str, &str), open: OpenTransaction) {
+    daemon.log.write(&format!("transaction {id}: {outcome}"));
+    hand_over(daemon, id, &open.parts);
     daemon.transactions.has_ended(id);
     for part in open.parts {
         take_away(daemon, &part);

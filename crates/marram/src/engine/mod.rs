@@ -55,7 +55,7 @@ mod places;
 mod pmem;
 pub(crate) mod pool;
 pub(crate) mod posix;
-mod rights;
+pub(crate) mod rights;
 mod schedules;
 pub(crate) mod source;
 mod store_operations;

@@ -4,12 +4,20 @@ use crate::control::credentials::Credentials;
 use crate::control::protocol::DifferenceRow;
 use crate::error::{Error, Result};
 use crate::names::quoted;
-use marram_history::{Bound, Parent, Refusals, Seen, Sight, path_of};
+use marram_history::{Bound, Modes, Parent, Refusals, SEARCH, Seen, Sight, grants, path_of};
 use marram_posix::Posix;
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::{Identity, Ino};
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 
+/// The POSIX access control list of a directory.
+const ACCESS_LIST: &str = "system.posix_acl_access";
+/// Bytes of the longest that Linux has.
+const LIST_BYTES_MAX: usize = 64 << 10;
 /// Most forks of one user, where no property says another number.
 const FORKS_OF_USER_MAX: usize = 256;
 
@@ -31,6 +39,23 @@ pub(crate) fn within<T>(
         let refusals = bound.refusals();
         if refusals.count == 0 { error } else { refusal_of(&refusals, user) }
     })
+}
+
+/// Whether a user may go through a directory, wherever that is.
+///
+/// # Errors
+/// It cannot be looked at.
+pub(crate) fn may_search(by: &Credentials, directory: &Path) -> std::io::Result<bool> {
+    let found = std::fs::symlink_metadata(directory)?;
+    let mut list = Vec::with_capacity(LIST_BYTES_MAX);
+    let list = match rustix::fs::lgetxattr(directory, ACCESS_LIST, spare_capacity(&mut list)) {
+        Ok(_) => Some(list),
+        Err(Errno::NODATA | Errno::NOTSUP) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let permissions = u16::try_from(found.mode() & 0o7777).unwrap_or_default();
+    let modes = Modes { permissions, uid: found.uid(), gid: found.gid() };
+    Ok(grants(by, modes, list.as_deref(), SEARCH))
 }
 
 /// What a user lacks, by path.

@@ -71,11 +71,15 @@ pub(super) fn merge(
     Ok(summary)
 }
 
+/// Most conflicts that a refused commit names: an answer of any length would not be read.
+const CONFLICTS_NAMED_MAX: usize = 10_000;
+
 /// What a commit has done, as commands report it.
 pub(super) fn summary_of(report: &MergeReport) -> CommitSummary {
+    let conflicts = report.conflicts.iter().take(CONFLICTS_NAMED_MAX);
     CommitSummary {
         committed: report.applied,
-        conflicts: report.conflicts.iter().map(conflict_row).collect(),
+        conflicts: conflicts.map(conflict_row).collect(),
         unknown: None,
     }
 }

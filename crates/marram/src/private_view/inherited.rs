@@ -45,12 +45,11 @@ pub(super) struct Reopened {
 struct Area {
     /// Number of the file system, as its files show it.
     device: u64,
-    /// From the root of the file system.
-    inner: PathBuf,
-    /// Where it is seen.
-    place: PathBuf,
-    /// Where else, of a view that covers all places.
-    also: Vec<PathBuf>,
+    /// Where it is seen, and the directory that is seen there, from the root of the file system:
+    /// one place, or all that there are of a view of the whole.
+    places: Vec<(PathBuf, PathBuf)>,
+    /// The view is of the whole file system.
+    is_whole: bool,
     mounts: Vec<MountEntry>,
 }
 
@@ -71,15 +70,21 @@ impl Inherited {
     /// # Errors
     /// Something leads past the view and cannot be opened again.
     pub(crate) fn of_this_process(place: &Path) -> Result<Inherited> {
-        Inherited::of_places(place, &[])
+        let inner = mountinfo::mount_of(place)?.and_then(|entry| entry.inner(place));
+        let places = vec![(place.to_owned(), inner.unwrap_or_else(|| place.into()))];
+        Inherited::in_area(&Area::of(places, false)?)
     }
 
-    /// The same, of a view that is seen in other places too.
+    /// The same of a view of a whole file system, in all places where it is seen: each with the
+    /// directory that is seen there, from the root of the file system.
     ///
     /// # Errors
-    /// As there.
-    pub(crate) fn of_places(place: &Path, also: &[PathBuf]) -> Result<Inherited> {
-        let area = Area::of(place, also)?;
+    /// As there; something leads to what is seen in no place.
+    pub(crate) fn of_whole(places: Vec<(PathBuf, PathBuf)>) -> Result<Inherited> {
+        Inherited::in_area(&Area::of(places, true)?)
+    }
+
+    fn in_area(area: &Area) -> Result<Inherited> {
         let workdir = area.workdir()?;
         let mut reopened = Vec::new();
         for opened in open_files()? {
@@ -111,30 +116,35 @@ impl Inherited {
 }
 
 impl Area {
-    fn of(place: &Path, also: &[PathBuf]) -> Result<Area> {
+    fn of(places: Vec<(PathBuf, PathBuf)>, is_whole: bool) -> Result<Area> {
         let mounts = mountinfo::mounts()?;
-        let entry = mountinfo::mount_of(place)?;
-        let inner = entry.and_then(|entry| entry.inner(place)).unwrap_or_else(|| place.into());
+        let (place, _) = places.first().ok_or_else(|| Error::failed("a view has no place"))?;
         let found = fs::metadata(place).map_err(|error| Error::system("look at", place, error))?;
-        let (place, also) = (place.to_owned(), also.to_vec());
-        Ok(Area { device: found.dev(), inner, place, also, mounts })
+        Ok(Area { device: found.dev(), places, is_whole, mounts })
+    }
+
+    /// Where something is seen that lies there from the root of the file system.
+    fn seen(&self, inner: &Path) -> Option<PathBuf> {
+        let below = |(place, root): &(PathBuf, PathBuf)| {
+            inner.strip_prefix(root).ok().map(|below| place.join(below))
+        };
+        self.places.iter().find_map(below)
     }
 
     /// The working directory, if it lies in the area.
     fn workdir(&self) -> Result<Option<PathBuf>> {
         let here = std::env::current_dir()
             .map_err(|error| Error::failed(format!("the working directory is gone: {error}")))?;
-        let is_below = |place: &PathBuf| here.starts_with(place);
-        if is_below(&self.place) || self.also.iter().any(is_below) {
+        if self.places.iter().any(|(place, _)| here.starts_with(place)) {
             return Ok(Some(here));
         }
         let inner = mountinfo::mount_of(&here)?.and_then(|entry| entry.inner(&here));
         let device = fs::metadata(&here).map(|found| found.dev()).ok();
-        let is_inside = inner.is_some_and(|inner| inner.starts_with(&self.inner));
+        let is_inside = self.is_whole || inner.is_some_and(|inner| self.seen(&inner).is_some());
         if device != Some(self.device) || !is_inside {
             return Ok(None);
         }
-        let (here, place) = (here.display(), self.place.display());
+        let (here, place) = (here.display(), self.place().display());
         Err(Error::usage(format!("the working directory {here} is in {place} by another way"))
             .hint("the command would write past its fork: change to the directory itself first"))
     }
@@ -151,8 +161,11 @@ impl Area {
         let Some(inner) = mount.and_then(|entry| entry.inner(&opened.path)) else {
             return Err(self.refusal(opened, "which comes from another mount namespace"));
         };
-        let Ok(below) = inner.strip_prefix(&self.inner) else { return Ok(None) };
-        let path = self.place.join(below);
+        let path = match self.seen(&inner) {
+            Some(path) => path,
+            None if self.is_whole => return Err(self.refusal(opened, "where it is not seen")),
+            None => return Ok(None),
+        };
         let is_there = fs::metadata(&path)
             .is_ok_and(|there| (there.dev(), there.ino()) == (found.dev(), found.ino()));
         match () {
@@ -169,11 +182,15 @@ impl Area {
         }
     }
 
+    fn place(&self) -> &Path {
+        self.places.first().map_or(Path::new("/"), |(place, _)| place)
+    }
+
     fn refusal(&self, opened: &Opened, why: &str) -> Error {
         let (number, path) = (opened.descriptor, quoted(opened.path.as_os_str().as_bytes()));
         Error::usage(format!(
             "descriptor {number} is {path} in {}, and cannot be opened again in the fork, {why}",
-            self.place.display()
+            self.place().display()
         ))
         .hint(format!(
             "the command would write past its fork: close it first ({number}>&- in a shell), or \

@@ -38,13 +38,14 @@ fn attempts(arguments: &TxRunArguments, output: &Output) -> std::result::Result<
         let datasets = Datasets::find(&directory, &arguments.with)?;
         output.refuse_untold(&datasets.first.mount)?;
         let inherited = datasets.inherited()?;
-        let (id, outcome) = attempt(arguments, output, (&datasets, &inherited), caught)?;
+        let attempt = attempt(arguments, output, (&datasets, &inherited), caught)?;
+        let Attempt { id, outcome, is_interrupted } = attempt;
         attempts += 1;
         inherited.move_to_ends();
         caught = Caught::begin()?;
         if matches!(outcome, Outcome::Refused(_)) && attempts <= arguments.retry {
             std::thread::sleep(pause(&id, attempts));
-            if caught.interruption().is_none() {
+            if !is_interrupted && caught.interruption().is_none() {
                 continue;
             }
         }
@@ -108,19 +109,28 @@ fn leftovers(arguments: &TxRunArguments) -> Leftovers {
     }
 }
 
+/// What one attempt has come to.
+struct Attempt {
+    id: String,
+    outcome: Outcome,
+    /// A signal has come that means the end.
+    is_interrupted: bool,
+}
+
 /// Runs the command once, in a transaction of its own.
 fn attempt(
     arguments: &TxRunArguments,
     output: &Output,
     (datasets, inherited): (&Datasets, &Inherited),
     mut caught: Caught,
-) -> std::result::Result<(String, Outcome), Refusal> {
+) -> std::result::Result<Attempt, Refusal> {
     let open = OpenTransaction::begin(datasets, None)?;
     let (id, places) = (open.id.clone(), open.places.clone());
     let view = datasets.view(open.client(), &places)?;
+    let ended = |outcome| Attempt { id: id.clone(), outcome, is_interrupted: false };
     if let Some(signal) = caught.interruption() {
         open.abort();
-        return Ok((id, Outcome::Failed(End::Killed(signal))));
+        return Ok(ended(Outcome::Failed(End::Killed(signal))));
     }
     let command = Begun {
         view: &view,
@@ -133,12 +143,12 @@ fn attempt(
     let end = running.wait()?;
     if end.status() != 0 {
         open.abort();
-        return Ok((id, Outcome::Failed(end)));
+        return Ok(ended(Outcome::Failed(end)));
     }
     let survivors = running.settle(leftovers(arguments));
     if !survivors.is_empty() {
         open.abort();
-        return Ok((id, Outcome::Left(survivors)));
+        return Ok(ended(Outcome::Left(survivors)));
     }
     if running.has_lost_view()? {
         open.abort();
@@ -148,8 +158,8 @@ fn attempt(
         Some(_) => running.write_back()?,
         None => places.iter().try_for_each(|place| write_back(place))?,
     }
-    let outcome = open.commit()?;
-    Ok((id, outcome))
+    let committed = ended(open.commit()?);
+    Ok(Attempt { is_interrupted: running.is_interrupted(), ..committed })
 }
 
 fn lost_view() -> Error {

@@ -2,6 +2,7 @@
 
 use super::open::Half;
 use crate::control::client::Client;
+use crate::control::daemons::Daemon;
 use crate::control::protocol::TransactionPart;
 use crate::error::{Error, Result};
 use crate::mountinfo::{self, DeviceNumber, MountEntry};
@@ -38,6 +39,13 @@ impl Dataset {
     pub(super) fn find(directory: &Path) -> Result<Dataset> {
         let target = Target::find_also_inside(directory)?;
         let told = quoted(directory.as_os_str().as_bytes());
+        if let Some(user) = target.daemon.as_ref().and_then(Daemon::other_user) {
+            return Err(Error::refused(format!(
+                "the daemon of user {user} serves {told}: it is not believed about what this \
+                 process would see there"
+            ))
+            .hint("run it as that user"));
+        }
         let mounted = target.mounted.clone().zip(target.mount.clone());
         let Some((source, report)) = mounted else {
             return Err(Error::usage(format!("{told} is a pool, and no directory"))
@@ -56,8 +64,8 @@ impl Dataset {
 
     /// What a command inherits that is to see its view in all places.
     fn inherited(&self) -> Result<Inherited> {
-        let also: Vec<PathBuf> = self.places[1..].iter().map(|place| place.at.clone()).collect();
-        Inherited::of_places(&self.places[0].at, &also)
+        let places = self.places.iter().map(|place| (place.at.clone(), place.inner.clone()));
+        Inherited::of_whole(places.collect())
     }
 
     /// What is seen where, of a view that is mounted on `mounted`.

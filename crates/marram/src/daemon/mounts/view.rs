@@ -9,7 +9,7 @@ use super::making::namespace;
 use super::mounted::Mounted;
 use crate::control::protocol::{MountReport, MountRequest};
 use crate::daemon::state::Daemon;
-use crate::daemon::transactions::{abort_rest, remove_place};
+use crate::daemon::transactions::{remove_place, view_has_ended};
 use crate::error::{Error, Kind, Result};
 use crate::options::{AccessTimes, BlockDevice, MountOptions};
 use marram_fuse::{Offer, SessionHandle};
@@ -126,9 +126,8 @@ fn attend(daemon: &Daemon, mounted: Arc<Mounted>, session: marram_fuse::Session)
         daemon.log.write(&format!("the view of {}: {error}", mounted.source));
     }
     let (fork, place) = (mounted.source.clone(), mounted.report.directory.clone());
-    let open = daemon.transactions.forget(&fork);
-    open.iter().for_each(|open| abort_rest(daemon, &fork, open));
-    drop(open);
+    view_has_ended(daemon, &fork);
+    daemon.transactions.forget(&fork);
     daemon.mounts.remove_with_fork(&mounted);
     drop(mounted);
     if let Err(error) = discard(daemon, &fork) {

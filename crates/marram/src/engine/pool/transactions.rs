@@ -8,9 +8,9 @@ use crate::engine::changes::Changes;
 use crate::engine::home::{CommitOrder, SeveralDatasets, Transactions, TwoPools};
 use crate::engine::mounts::Mounts;
 use crate::engine::transactions::{self, branch_of, summary_of};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use marram_history::{Branch, MergeOptions, MergePart, MergeSides, Touched};
-use marram_pool::Pool;
+use marram_pool::{Health, Pool};
 use marram_posix::{Posix, hold_together};
 use marram_store::{DatasetName, ForkBegin, Source, Store};
 
@@ -34,7 +34,11 @@ impl Transactions for PoolHome {
             Some(_) => self.pool().without_author(),
             None => acting_for(self.pool(), order.author),
         };
-        transactions::merge(&self.shown(&pool, mounts), &branch, order)
+        let was_online = is_online(self.pool());
+        match transactions::merge(&self.shown(&pool, mounts), &branch, order) {
+            Err(error) if was_online && !is_online(self.pool()) => Ok(unknown(error)),
+            done => done,
+        }
     }
 
     fn discard(&self, fork: &Source) -> Result<()> {
@@ -87,8 +91,22 @@ impl SeveralDatasets for PoolHome {
             (false, Some(order)) => acting_for(self.pool(), order.author),
             _ => self.pool().without_author(),
         };
-        merge_orders(self, &pool, (orders, mounts), false)
+        let was_online = is_online(self.pool());
+        match merge_orders(self, &pool, (orders, mounts), false) {
+            Err(error) if was_online && !is_online(self.pool()) => Ok(vec![unknown(error)]),
+            done => done,
+        }
     }
+}
+
+/// Whether the pool takes changes. One that takes none any more since a commit may have that
+/// commit on its device: it is not known before the pool is opened again.
+fn is_online(pool: &Pool) -> bool {
+    pool.status().health == Health::Online
+}
+
+fn unknown(error: Error) -> CommitSummary {
+    CommitSummary { unknown: Some(error), ..CommitSummary::default() }
 }
 
 /// Merges what transactions have changed into their datasets through `pool`, a handle of the
