@@ -19,10 +19,9 @@ const WEIGHTS: &str = "[weights]\nclose_open = 1\ninvalidate = 1\ntruncate = 2\n
     read = 10\nwrite = 10\nmapread = 10\nmapwrite = 10\nfsync = 0.1\n\
     fdatasync = 0.1\npunch_hole = 2\nposix_fallocate = 1\ncopy_file_range = 2\nsendfile = 2\n";
 
-/// What an image and a pmem home serve of these: they make no holes. The kernel holds stores to
-/// mapped pages back while other programs make many pages dirty, so there are few.
+/// What an image and a pmem home serve of these: they make no holes.
 const WITHOUT_HOLES: &str = "[weights]\nclose_open = 1\ninvalidate = 1\ntruncate = 2\n\
-    read = 10\nwrite = 10\nmapread = 10\nmapwrite = 0.5\nfsync = 1\n\
+    read = 10\nwrite = 10\nmapread = 10\nmapwrite = 10\nfsync = 1\n\
     fdatasync = 1\npunch_hole = 0\nposix_fallocate = 0\ncopy_file_range = 2\nsendfile = 2\n";
 
 /// Operations of one process. fsx never takes its mappings away: after 43,000 of them an operation

@@ -445,3 +445,19 @@ fn a_check_looks_through_an_image_that_nobody_uses() {
     let found = place.run("check IMAGE");
     assert!(found.status == PARTIAL && found.out.contains("fatal[slot-malformed]"), "{found:?}");
 }
+
+/// A limit of nothing makes a program wait for a fifth of a second at each few pages that it stores
+/// to.
+#[test]
+fn the_kernel_may_hold_back_what_is_stored_through_maps() {
+    let Some(place) = Place::new("16M") else { return };
+    let device = fs::metadata(place.mount()).unwrap().dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let knobs = ["", "-fuseblk"].map(|it| format!("/sys/class/bdi/{major}:{minor}{it}/max_bytes"));
+    let limits = knobs.iter().filter_map(|knob| fs::read_to_string(knob).ok());
+    for limit in limits {
+        let bytes: u64 = limit.trim().parse().unwrap();
+        assert!(bytes > 1 << 20, "{bytes}");
+    }
+    place.run("unmount mnt").good();
+}

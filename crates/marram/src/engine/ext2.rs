@@ -338,8 +338,8 @@ impl Home for Ext2Home {
         false
     }
 
-    fn held_back_bytes(&self) -> u64 {
-        0
+    fn held_back_bytes(&self) -> Option<u64> {
+        None
     }
 
     fn tasks(self: Arc<Self>) -> Vec<Task> {

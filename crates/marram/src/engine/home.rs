@@ -69,8 +69,9 @@ pub(crate) trait Home: Send + Sync {
     /// Whether it was shut down as by a power cut, and writes nothing more.
     fn is_halted(&self) -> bool;
 
-    /// Bytes that the kernel may hold back in all mounts together.
-    fn held_back_bytes(&self) -> u64;
+    /// Bytes that the kernel may hold back in all mounts together, where there is space that is kept
+    /// for them; else as many as it likes, which a full home may refuse.
+    fn held_back_bytes(&self) -> Option<u64>;
 
     /// Removes what a crash has left, if there is such a thing, before the first mount. Calls `log`
     /// with each line about it.

@@ -400,8 +400,8 @@ impl Home for PmemHome {
         self.files.failure().is_some()
     }
 
-    fn held_back_bytes(&self) -> u64 {
-        0
+    fn held_back_bytes(&self) -> Option<u64> {
+        None
     }
 
     fn close(&self) -> Result<()> {

@@ -62,10 +62,10 @@ pub(in crate::daemon) fn mount(
 
 /// Shares out among the mounts how much data the kernel may hold back.
 fn limit_held_back(daemon: &Daemon) {
+    let Some(bytes) = daemon.home.held_back_bytes() else { return };
     let sessions = daemon.mounts.writable_sessions();
-    let share = daemon.home.held_back_bytes() / HELD_BACK_DIVISOR;
     for session in &sessions {
-        session.limit_held_back(share / sessions.len() as u64);
+        session.limit_held_back(bytes / HELD_BACK_DIVISOR / sessions.len() as u64);
     }
 }
 

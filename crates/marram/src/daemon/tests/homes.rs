@@ -145,8 +145,8 @@ impl Home for Plain {
         false
     }
 
-    fn held_back_bytes(&self) -> u64 {
-        0
+    fn held_back_bytes(&self) -> Option<u64> {
+        None
     }
 
     fn close(&self) -> Result<()> {

@@ -387,8 +387,8 @@ impl Home for ClusterHome {
         false
     }
 
-    fn held_back_bytes(&self) -> u64 {
-        0
+    fn held_back_bytes(&self) -> Option<u64> {
+        None
     }
 
     fn clear_left(&self, log: &dyn Fn(&str)) {

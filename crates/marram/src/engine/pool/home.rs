@@ -145,8 +145,8 @@ impl Home for PoolHome {
         self.pool().is_halted()
     }
 
-    fn held_back_bytes(&self) -> u64 {
-        self.pool().status().reserved_bytes
+    fn held_back_bytes(&self) -> Option<u64> {
+        Some(self.pool().status().reserved_bytes)
     }
 
     fn clear_left(&self, log: &dyn Fn(&str)) {
