@@ -9,6 +9,7 @@ use marram_cluster::verify::verify;
 use marram_cluster::{Cluster, Database};
 use marram_posix::{Posix, PosixOptions};
 use marram_store::{Batch, Error, Key, Store, kind};
+use marram_stream::Transfers;
 use marram_vfs::{
     Caller, Copying, FileSystem, Ino, Kind, Name, NewNode, RenameMode, SetAttributes, WriteOptions,
 };
@@ -375,6 +376,23 @@ fn what_was_read_before_files_are_cut_anew_is_overtaken() {
     assert_eq!(apply(before), Err(Error::Overtaken));
     assert_eq!(apply(after), Ok(()));
     cluster.sync().unwrap();
+    assert!(content(&files, ino) == whole);
+}
+
+/// Later parts of a stream say what lies at which key.
+#[test]
+fn what_is_being_received_is_not_cut_anew() {
+    let (_memory, cluster, _files, ino, old) = with_file("on");
+    let base = "root@before".parse().unwrap();
+    cluster.hide(&cluster.begin_of(&base).unwrap(), Some(&base)).unwrap();
+    let view = cluster.open(&"receive:1".parse().unwrap()).unwrap();
+    let files = mounted(&cluster, "receive:1");
+    let whole = inserted(&old, AT, &noise(2, INSERTED));
+    write(&files, ino, AT, &whole[AT..], 1 << 20);
+    let look = || view.capabilities().together.unwrap().look().unwrap();
+    let before = look();
+    cluster.sync().unwrap();
+    assert_eq!(look().recut, before.recut);
     assert!(content(&files, ino) == whole);
 }
 

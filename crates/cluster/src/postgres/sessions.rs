@@ -17,7 +17,8 @@ const CONNECTIONS_MAX: usize = 8;
 const VERSION_MIN: u32 = 130_000;
 
 /// Settings of each connection, whatever the server's are. A row is found by an index, never by
-/// reading a table, also where nobody has counted its rows. What is answered is durable.
+/// reading a table, also where nobody has counted its rows. What is answered is durable. A host
+/// that is gone in the middle of a publication lets go of its rows after half a minute.
 const SETTINGS: &str = "SELECT set_config(name, value, false) FROM (VALUES \
      ('search_path', 'pg_catalog'), \
      ('default_transaction_isolation', 'read committed'), \
@@ -25,6 +26,8 @@ const SETTINGS: &str = "SELECT set_config(name, value, false) FROM (VALUES \
      ('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'), ('enable_sort', 'off'), \
      ('jit', 'off'), ('statement_timeout', '0'), ('lock_timeout', '0'), \
      ('idle_in_transaction_session_timeout', '0'), \
+     ('tcp_keepalives_idle', '10'), ('tcp_keepalives_interval', '5'), \
+     ('tcp_keepalives_count', '4'), \
      ('synchronous_commit', CASE current_setting('synchronous_commit') \
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END)) AS settings (name, value)";
 

@@ -14,7 +14,7 @@ use crate::format::{Reference, Section, StoredItem};
 use crate::pending::{Items, Pending};
 use bytes::Bytes;
 use marram_format::record::{Entry, InodeKind};
-use marram_store::{Block, Item, Key, Result, kind};
+use marram_store::{Block, DatasetName, Item, Key, Result, kind};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -151,9 +151,13 @@ impl Shared {
     }
 
     /// How slices are searched for in a dataset, if they are. By itself only where that saves
-    /// sending, or what is replaced is kept anyway.
+    /// sending, or what is replaced is kept anyway. In one that is being received nothing is cut
+    /// anew: later parts of the stream say what lies at which key.
     fn way(&self, catalogue: &Catalogue, dataset: u64) -> Option<Delta> {
         let record = catalogue.record(dataset)?;
+        if record.name.parse::<DatasetName>().is_ok_and(|name| name.is_receiving()) {
+            return None;
+        }
         let is_kept = || {
             let inherits = catalogue.line(record.line).is_some_and(|line| line.parent > 0);
             inherits || catalogue.needed(record.line) > 0

@@ -142,6 +142,18 @@ pub(super) fn open(path: &Path) -> Result<Arc<dyn Database>> {
     find(path)?.ok_or_else(|| none_at(path))
 }
 
+/// The same for a process that has the home open already. It never opens the file of SQLite by
+/// itself: to close it would let go of all locks that SQLite has in this process.
+///
+/// # Errors
+/// As for [`open`].
+pub(super) fn open_again(path: &Path) -> Result<Arc<dyn Database>> {
+    match server(path)? {
+        Some(_) => open(path),
+        None => Ok(Arc::new(SqliteDatabase::open(path)?)),
+    }
+}
+
 /// The error for a path at which there is no home.
 pub(in crate::engine) fn none_at(path: &Path) -> Error {
     let text = format!("there is no cluster home at {}", path.display());

@@ -114,7 +114,7 @@ pub(super) fn probe(path: &Path) -> Result<Option<Probe>> {
 
 /// Opens a home for a moment, by another client than the one that this process is.
 pub(super) fn beside(path: &Path, cache_bytes: u64) -> Result<Cluster> {
-    Ok(Cluster::open(databases::open(path)?, options(path, (false, cache_bytes))?)?)
+    Ok(Cluster::open(databases::open_again(path)?, options(path, (false, cache_bytes))?)?)
 }
 
 /// Opens a home, beside others that have it open.
