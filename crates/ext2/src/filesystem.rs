@@ -271,6 +271,8 @@ impl Ext2 {
         }
         let mut state = self.lock_apart();
         state.forget_all(self.image.options.clock.now());
+        // Nothing is written any more when it has said that it is not in use.
+        state.is_closed = true;
         state.unmark()
     }
 
@@ -327,7 +329,8 @@ impl Ext2 {
     /// # Errors
     /// A failed write or flush, after which nothing is written any more.
     pub fn step(&self) -> Result<bool> {
-        if self.image.options.writable { self.lock_apart().step() } else { Ok(false) }
+        let mut state = self.lock_apart();
+        if self.image.options.writable && !state.is_closed { state.step() } else { Ok(false) }
     }
 
     /// Looks for what a crash under soft updates has left in use without a user, and gives it back:
@@ -339,6 +342,9 @@ impl Ext2 {
     /// look at the image.
     pub fn reclaim(&self, most: u64) -> Result<bool> {
         let mut state = self.lock_apart();
+        if state.is_closed {
+            return Ok(false);
+        }
         let more = state.reclaim(most, self.image.options.clock.now());
         self.noticed(&mut state, more)
     }

@@ -117,6 +117,8 @@ pub(crate) struct State {
     pub(crate) marks: Marks,
     /// What was found that makes no sense: nothing is changed any more.
     pub(crate) damage: Option<String>,
+    /// The mount has ended.
+    pub(crate) is_closed: bool,
     /// A rule of soft updates that is not kept, for tests of tests.
     pub(crate) left_out: Option<Rule>,
 }
@@ -185,6 +187,7 @@ impl State {
             access: Access::default(),
             marks: Marks { was_valid: state & STATE_VALID != 0, is_marked: false },
             damage: None,
+            is_closed: false,
             left_out: None,
         };
         let root = state.inode(ROOT)?;

@@ -148,26 +148,27 @@ impl Attached {
     /// Lets the kernel read further ahead than its default of 128 KiB. Only root can; where it
     /// cannot be done, reading in a row is slower and nothing else.
     pub(crate) fn raise_read_ahead(&self, bytes: u32) {
-        for knob in self.knobs("read_ahead_kb") {
-            let _best_effort = fs::write(knob, (bytes / 1024).to_string());
-        }
+        let _best_effort = fs::write(self.knob("read_ahead_kb"), (bytes / 1024).to_string());
     }
 
     /// Lets the kernel hold back no more written data of this mount than `bytes`, unless it holds
     /// back less anyway. Only root can, from Linux 6.2 on.
     pub(crate) fn limit_held_back(&self, bytes: u64) {
-        for knob in self.knobs("max_bytes") {
-            let now = fs::read_to_string(&knob).ok().and_then(|text| text.trim().parse().ok());
-            if now.is_some_and(|now: u64| bytes < now) {
-                let _best_effort = fs::write(knob, bytes.to_string());
-            }
+        let knob = self.knob("max_bytes");
+        let now = fs::read_to_string(&knob).ok().and_then(|text| text.trim().parse().ok());
+        if now.is_some_and(|now: u64| bytes < now) {
+            let _best_effort = fs::write(knob, bytes.to_string());
         }
     }
 
-    /// Where a setting of the kernel for this mount's cache may be.
-    fn knobs(&self, name: &str) -> [PathBuf; 2] {
+    /// Where a setting of the kernel for this mount's cache is. A mount that shows a block device
+    /// has one beside that of the device, which outlives it.
+    fn knob(&self, name: &str) -> PathBuf {
         let (major, minor) = self.device;
-        ["", "-fuseblk"]
-            .map(|suffix| format!("/sys/class/bdi/{major}:{minor}{suffix}/{name}").into())
+        let of_block_device = PathBuf::from(format!("/sys/class/bdi/{major}:{minor}-fuseblk"));
+        match of_block_device.is_dir() {
+            true => of_block_device.join(name),
+            false => format!("/sys/class/bdi/{major}:{minor}/{name}").into(),
+        }
     }
 }

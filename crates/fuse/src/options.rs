@@ -200,7 +200,7 @@ impl MountOptions {
 
     /// The same for a file system that keeps locks between hosts, or does not.
     pub(crate) fn with_locks(mut self, keeps_locks: bool) -> Self {
-        self.serves_locks = self.shareable && keeps_locks;
+        self.serves_locks = self.shareable && !self.read_only && keeps_locks;
         self
     }
 

@@ -53,7 +53,7 @@ impl<'p> Paused<'p> {
         let [before, after] = lines;
         let line = format!(
             "{before}; : > $OUT/{name}.here
-            until [ -e $OUT/{name}.go ]; do sleep 0.02; done; {after}"
+            until [ -e $OUT/{name}.go -o ! -d $OUT ]; do sleep 0.02; done; {after}"
         );
         let mut command = transaction(pair, host, "", &line);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -346,5 +346,14 @@ fn one_that_is_stopped_is_expelled_and_does_no_harm_when_it_goes_on(place: Place
     for mount in [&here, &there] {
         assert_eq!([read(&mount.join("a")), read(&mount.join("b"))], ["by the second", "late"]);
     }
-    pair.finish();
+    // The end of the other one takes nothing from it: what it syncs from then on is kept.
+    pair.there("unmount there").good();
+    fs::write(here.join("c"), "after that").unwrap();
+    File::open(here.join("c")).unwrap().sync_all().unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    pair.bench.host(&["umount", "-l", "here"]).good();
+    pair.run("mount URL here").good();
+    assert_eq!(read(&here.join("c")), "after that");
+    pair.run("unmount here").good();
+    pair.check();
 }

@@ -42,7 +42,8 @@ fn ended(child: Child) -> Outcome {
 /// A line that says that it has come so far, and waits for leave to go on.
 fn pausing(before: &str, name: &str, after: &str) -> String {
     format!(
-        "{before}; : > $OUT/{name}.here; until [ -e $OUT/{name}.go ]; do sleep 0.02; done; {after}"
+        "{before}; : > $OUT/{name}.here; \
+         until [ -e $OUT/{name}.go -o ! -d $OUT ]; do sleep 0.02; done; {after}"
     )
 }
 

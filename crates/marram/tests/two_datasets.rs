@@ -38,8 +38,9 @@ fn run(bench: &Workbench, words: &str, line: &str) -> Outcome {
 
 /// One that does the first line, says so, and does the second when it is let go on.
 fn start(bench: &Workbench, before: &str, after: &str) -> Child {
-    let line =
-        format!("{before}; : > $OUT/here; until [ -e $OUT/go ]; do sleep 0.02; done; {after}");
+    let line = format!(
+        "{before}; : > $OUT/here; until [ -e $OUT/go -o ! -d $OUT ]; do sleep 0.02; done; {after}"
+    );
     let mut command = transaction(bench, "", &line);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for("the command comes so far", || bench.path("here").exists());

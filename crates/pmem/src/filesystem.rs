@@ -222,19 +222,19 @@ impl Pmem {
         }
     }
 
-    /// Gives back the numbers that were promised and not given away, at the end of a mount. After a
-    /// failure that is left undone.
+    /// Gives back the numbers that were promised and not given away, at the end of a mount.
     ///
     /// # Errors
-    /// The image is damaged.
+    /// The image is damaged. Its medium has failed: then it is left as it is, and what was stored
+    /// may not be durable.
     pub fn close(&self) -> Result<()> {
         if !self.options.writable {
             return Ok(());
         }
         {
             let mut state = self.locked();
-            if state.failure().is_some() {
-                return Ok(());
+            if let Some(why) = state.failure() {
+                return Err(Error::Io(why.to_owned()));
             }
             state.end_epoch();
             state.give_back_numbers()?;

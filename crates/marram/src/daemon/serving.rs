@@ -6,7 +6,7 @@ use super::mounts::mount;
 use super::service::Shared;
 use super::state::{Closed, Daemon};
 use super::{background, image, transactions, two_pools};
-use crate::control::protocol::{Answer, Operation, VERSION};
+use crate::control::protocol::VERSION;
 use crate::control::server::{ControlSocket, clear_abandoned};
 use crate::engine::source::{CACHE_BYTES_DEFAULT, Pace};
 use crate::engine::{self, OpenMode};
@@ -105,10 +105,7 @@ fn serve_control(daemon: &Arc<Daemon>) -> Result<ControlSocket> {
 
 /// What is known to be damaged: in files how much, and else what.
 fn known_damage(daemon: &Daemon) -> Vec<String> {
-    let damage = match daemon.home.perform(&Operation::Status, None, Some(daemon)) {
-        Ok(Answer::Status(status)) => status.damage,
-        _ => return Vec::new(),
-    };
+    let damage = daemon.home.known_damage();
     let of_files = damage.iter().filter(|row| row.inode.is_some()).count();
     let others = damage.iter().filter(|row| row.inode.is_none()).take(WARNINGS_MAX);
     let mut lines: Vec<String> = others.map(|row| row.reason.clone()).collect();

@@ -8,9 +8,9 @@
 use super::mounts::Mounts;
 use super::volume::{Opened, VolumeOptions};
 use crate::control::protocol::{
-    Answer, Author, BackgroundRewriting, CommitSummary, CompareOrder, DedupTotals, DifferenceRow,
-    JointCommit, JointId, Operation, PassOrder, ReceiveOrder, Resolution, SendOrder, Standing,
-    TwoPoolRow,
+    Answer, Author, BackgroundRewriting, CommitSummary, CompareOrder, DamageRow, DedupTotals,
+    DifferenceRow, JointCommit, JointId, Operation, PassOrder, ReceiveOrder, Resolution, SendOrder,
+    Standing, TwoPoolRow,
 };
 use crate::error::{Error, Result};
 use crate::identity;
@@ -60,6 +60,16 @@ pub(crate) trait Home: Send + Sync {
         false
     }
 
+    /// Whether it says which names have changed when a whole dataset goes to another state.
+    fn names_what_changes(&self) -> bool {
+        true
+    }
+
+    /// Damage that is known without looking for it.
+    fn known_damage(&self) -> Vec<DamageRow> {
+        Vec::new()
+    }
+
     /// Makes everything durable.
     ///
     /// # Errors
@@ -69,8 +79,8 @@ pub(crate) trait Home: Send + Sync {
     /// Whether it was shut down as by a power cut, and writes nothing more.
     fn is_halted(&self) -> bool;
 
-    /// Bytes that the kernel may hold back in all mounts together, where there is space that is kept
-    /// for them; else as many as it likes, which a full home may refuse.
+    /// Bytes that the kernel may hold back in all mounts together, where space is kept for them;
+    /// else as many as it likes, which a full home may refuse.
     fn held_back_bytes(&self) -> Option<u64>;
 
     /// Removes what a crash has left, if there is such a thing, before the first mount. Calls `log`

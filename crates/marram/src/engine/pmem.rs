@@ -395,9 +395,13 @@ impl Home for PmemHome {
         tasks
     }
 
-    /// Nothing is stored any more where the medium has failed.
+    /// A rollback tells of inodes alone.
+    fn names_what_changes(&self) -> bool {
+        false
+    }
+
     fn is_halted(&self) -> bool {
-        self.files.failure().is_some()
+        false
     }
 
     fn held_back_bytes(&self) -> Option<u64> {

@@ -4,6 +4,7 @@
 
 use super::words::texts;
 use crate::commands::check::verify;
+use crate::engine;
 use crate::error::{Error, Result};
 use crate::names::printable;
 use crate::output::{print_error, write_out};
@@ -35,6 +36,10 @@ pub(super) fn run(words: &[OsString]) -> u8 {
 
 /// Checks, and says only what is wrong.
 fn check(device: &Path) -> Result<u8> {
+    if engine::is_cluster(device) {
+        return Err(Error::usage(format!("{} is a cluster home", device.display()))
+            .hint("`marram check sqlite:FILE` checks it"));
+    }
     let mut tell = |finding: Finding| {
         if finding.severity() != Severity::Warning {
             let line = printable(format!("{}: {finding}", device.display()));

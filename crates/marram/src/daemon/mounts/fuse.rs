@@ -24,8 +24,11 @@ pub(super) fn options_of(
     let source = daemon.home.path();
     let mut fuse = fuse_options(&daemon.log, source, request, (read_only, access_times));
     fuse.block_device = block_device;
-    fuse.shareable = daemon.home.is_shareable() && !read_only;
-    if fuse.shareable && !forgets_all_names() {
+    // What others cannot change stays as it is.
+    let is_fixed = daemon.mode.read_only
+        || request.options.source().is_ok_and(|source| source.snapshot.is_some());
+    fuse.shareable = daemon.home.is_shareable() && !is_fixed;
+    if (fuse.shareable || !daemon.home.names_what_changes()) && !forgets_all_names() {
         fuse.entry_timeout = Duration::ZERO;
         fuse.absence_timeout = Duration::ZERO;
     }

@@ -141,6 +141,10 @@ impl Home for PoolHome {
         Ok(self.pool().sync()?)
     }
 
+    fn known_damage(&self) -> Vec<DamageRow> {
+        operations::status(&self.open).map_or_else(|_| Vec::new(), |status| status.damage)
+    }
+
     fn is_halted(&self) -> bool {
         self.pool().is_halted()
     }

@@ -130,7 +130,7 @@ fn grow(open: &OpenPool, pool: &Pool, size_bytes: Option<u64>) -> Result<Answer>
     Ok(Answer::Grown { size_bytes })
 }
 
-fn status(open: &OpenPool) -> Result<StatusReport> {
+pub(super) fn status(open: &OpenPool) -> Result<StatusReport> {
     let status = open.pool().status();
     let devices = status.devices.iter().map(|device| DeviceRow {
         name: device.name.clone(),
