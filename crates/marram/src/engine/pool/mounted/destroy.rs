@@ -3,8 +3,14 @@
 use super::shown::Shown;
 use crate::control::protocol::{Answer, Operation};
 use crate::engine::pool::operations;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use marram_store::{Source, Store};
+use std::time::{Duration, Instant};
+
+/// How long what looks at something may take to let go of it before it is destroyed.
+const LOOK_PATIENCE: Duration = Duration::from_secs(2);
+/// Between two attempts.
+const LOOK_TICK: Duration = Duration::from_millis(5);
 
 /// Destroys what is not mounted. What is only looked at below `.marram` goes from there first.
 ///
@@ -20,10 +26,24 @@ pub(super) fn destroy(
     refuse_what_stays(shown, &goes)?;
     // A program that lists `.marram` meanwhile would open again what was just taken away there.
     let withheld = shown.mounts.withhold(&goes);
-    let answer = operations::perform(shown.open, shown.pool, operation);
+    let answer = when_let_go(|| operations::perform(shown.open, shown.pool, operation));
     drop(withheld);
     shown.mounts.members_changed(&goes);
     answer
+}
+
+/// Destroys when nothing looks at it any more: nothing of it is mounted, and a comparison or a
+/// merge that somebody has asked for is soon over.
+fn when_let_go(mut destroy: impl FnMut() -> Result<Answer>) -> Result<Answer> {
+    let began = Instant::now();
+    loop {
+        match destroy() {
+            Err(error) if error.kind == Kind::InUse && began.elapsed() < LOOK_PATIENCE => {
+                std::thread::sleep(LOOK_TICK);
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Refuses a destruction that the pool would refuse, before anything is taken from sight.
