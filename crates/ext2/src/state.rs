@@ -96,8 +96,9 @@ pub(crate) struct State {
     /// What clears pointers and bytes behind the end of each file: as far as it may not be durable
     /// yet.
     pub(crate) cleared: HashMap<u64, Vec<PatchId>>,
-    /// After a crash under soft updates, until the search for what that has left has ended: the
-    /// files of which nothing is left behind their ends.
+    /// Set after a crash under soft updates, until the search for what that has left has ended. It
+    /// has the files that are known to have nothing behind their ends, and need no cut before they
+    /// grow.
     pub(crate) uncut: Option<HashSet<u64>>,
     /// What leads to each inode or has led to it: as far as it may not be durable yet.
     pub(crate) names: HashMap<u64, Vec<PatchId>>,

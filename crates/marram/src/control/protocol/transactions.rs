@@ -78,8 +78,8 @@ impl BegunTransaction {
 pub(crate) struct CommitSummary {
     /// It has been done: all that the transaction has changed is in the dataset, and durable.
     pub(crate) committed: bool,
-    /// What others have changed that the transaction has read or written, if it was refused; of
-    /// each dataset not all, if there is very much.
+    /// What others have changed that the transaction has read or written, if it was refused: at
+    /// most 10,000 places of each dataset.
     pub(crate) conflicts: Vec<ConflictRow>,
     /// Why it is not known whether it has been done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
