@@ -182,6 +182,7 @@ impl Draft {
         let source: Source = format!("{dataset}@{name}").parse()?;
         if !source.is_own() {
             refuse_transaction(dataset)?;
+            dataset.refuse_receiving()?;
         }
         self.refuse_taken(&source)?;
         let number = self.snapshot_quietly(self.catalogue.dataset(dataset)?, name)?;
@@ -362,7 +363,7 @@ impl Draft {
     /// A dataset goes on on the line of another one, which is there no more: the state of that
     /// becomes its own.
     pub(crate) fn take_over(&mut self, dataset: &DatasetName, hidden: &DatasetName) -> Result<()> {
-        let (taker, taken) = (self.catalogue.dataset(dataset)?, self.catalogue.dataset(hidden)?);
+        let (taker, taken) = (self.catalogue.dataset(dataset)?, self.arrival(hidden)?);
         let (live, gone) = (self.record(taker)?, self.record(taken)?);
         self.set(taken, None)?;
         self.change(taker, |live| {
@@ -375,11 +376,23 @@ impl Draft {
 
     /// Takes away a dataset whose state another one has now.
     pub(crate) fn drop_arrival(&mut self, hidden: &DatasetName) -> Result<()> {
-        let number = self.catalogue.dataset(hidden)?;
+        let number = self.arrival(hidden)?;
         let record = self.record(number)?;
         self.set(number, None)?;
         self.end(record.line, record.period);
         Ok(())
+    }
+
+    /// A dataset that goes as soon as another one has its state: nothing may be of it.
+    fn arrival(&self, hidden: &DatasetName) -> Result<u64> {
+        let number = self.catalogue.dataset(hidden)?;
+        match self.catalogue.snapshots_of(number).next() {
+            None => Ok(number),
+            Some(_) => {
+                let holder = "it has a snapshot: destroy that first".to_owned();
+                Err(Error::InUse { name: hidden.to_string(), holder })
+            }
+        }
     }
 
     /// Takes a snapshot that has the identity which it had elsewhere.
@@ -404,6 +417,7 @@ impl Draft {
         name: &DatasetName,
         root_object: u64,
     ) -> Result<()> {
+        dataset.refuse_receiving()?;
         // A transaction inside of another one ends before that.
         if name.transaction().is_none() {
             refuse_transaction(dataset)?;
@@ -697,7 +711,13 @@ fn check_known(property: &str) -> Result<()> {
 pub(crate) fn check_property(property: &str, value: &str) -> Result<()> {
     let bytes = value.parse::<u64>().unwrap_or(0);
     match property {
-        "recordsize" if bytes.is_power_of_two() && (4096..=1 << 20).contains(&bytes) => Ok(()),
+        "recordsize"
+            if bytes.is_power_of_two()
+                && (4096..=1 << 20).contains(&bytes)
+                && value == bytes.to_string() =>
+        {
+            Ok(())
+        }
         DELTA if Delta::parse(value).is_some() => Ok(()),
         UNDO => check_undo_time(value).map(|_| ()),
         SNAPSHOTS if value == "off" => Ok(()),

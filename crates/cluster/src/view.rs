@@ -8,8 +8,9 @@ use crate::pending::Items;
 use crate::state::Shared;
 use bytes::Bytes;
 use marram_store::{
-    Adoption, Batch, Block, Capabilities, CountedSpace, Counter, Edit, Error, HeldLock, Item, Key,
-    LockRequest, Locking, Moment, Part, Properties, Result, Space, Together, Unread, View,
+    Adoption, Batch, Block, Capabilities, CountedSpace, Counter, Edit, Error, Foresight, HeldLock,
+    Item, Key, LockRequest, Locking, Moment, Part, Properties, Result, Space, Together, Unread,
+    View,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -269,7 +270,29 @@ impl View for ClusterView {
         let space = self.shared.space.is_some().then_some(self as &dyn CountedSpace);
         let together = self.snapshot.is_none().then_some(self as &dyn Together);
         let locks = Some(self as &dyn Locking);
-        Capabilities { space, adoption: Some(self), together, locks, ..Capabilities::default() }
+        // Of what changes, what was read before is not what is read next.
+        let is_foreseen = self.snapshot.is_some() && self.shared.is_far();
+        let foresight = is_foreseen.then_some(self as &dyn Foresight);
+        let adoption = Some(self as &dyn Adoption);
+        Capabilities { space, adoption, together, locks, foresight, ..Capabilities::default() }
+    }
+}
+
+impl Foresight for ClusterView {
+    fn foresee_items(&self, keys: &[Key]) {
+        if let Some(links) = &self.snapshot {
+            self.shared.foresee_items(links, keys);
+        }
+    }
+
+    fn foresee_blocks(&self, blocks: &[Block]) {
+        let stored = |block: &Block| match block {
+            Block::Fresh(_) => None,
+            Block::Stored(token) => Reference::of_token(token).ok(),
+        };
+        let references: Vec<Reference> = blocks.iter().filter_map(stored).collect();
+        // What is asked for next fails too then, and says so.
+        let _asked_for_again = self.shared.blocks.read_all(&references);
     }
 }
 

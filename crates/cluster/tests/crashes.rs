@@ -92,7 +92,7 @@ fn show(cluster: &Cluster, base: &str, snapshot: &str) -> Result<()> {
     begin.snapshot.id = [3; 16];
     let base = Some(base.parse()?);
     let (hidden, snapshot) = ("receive:1".parse()?, snapshot.parse()?);
-    cluster.show(&Arrival { hidden, snapshot, base, begin })
+    cluster.show(&Arrival { hidden, snapshot, base, stands: None, begin })
 }
 
 fn state_of(cluster: &Cluster) -> State {

@@ -125,9 +125,11 @@ fn a_stream_is_not_shown_over_what_another_client_has_written() {
     let mut begin = here.begin_of(&base).unwrap();
     let hidden = here.hide(&begin, Some(&base)).unwrap();
     put(&*here.open(&Source::live(hidden.clone())).unwrap(), 3, 3).unwrap();
+    let taken = here.snapshot(&hidden, "mine");
+    assert!(matches!(taken, Err(Error::Invalid(_))), "what comes is nobody's yet: {taken:?}");
     begin.snapshot.id = [9; 16];
     let snapshot = "root@t".parse().unwrap();
-    let arrival = Arrival { hidden, snapshot, base: Some(base), begin };
+    let arrival = Arrival { hidden, snapshot, base: Some(base), stands: None, begin };
     let there = clients[1].open(&root()).unwrap();
     let writer = Arc::clone(&there);
     handle.at(At::Write(0), Box::new(move || put(&*writer, 2, 5).unwrap()));

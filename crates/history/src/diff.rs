@@ -14,7 +14,7 @@ use marram_format::record::{Inode, InodeKind};
 use marram_records::failure::from_store;
 use marram_records::inode::kind_of;
 use marram_records::state::{State, same_inode};
-use marram_store::{Item, ROOT_OBJECT, Source, Store};
+use marram_store::{Block, Item, ROOT_OBJECT, Source, Store};
 use marram_vfs::{Ino, Kind, Result, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -215,6 +215,9 @@ pub(crate) fn check_related(a: &State, b: &State) -> Result<()> {
     Err(marram_vfs::Error::InvalidArgument("the two have no common past"))
 }
 
+/// Bytes of contents that are read together before they are compared, in a store that is far away.
+const FORESEEN_BYTES: usize = 8 << 20;
+
 /// Two states and what differs between them.
 pub(crate) struct Comparison<'a> {
     before: &'a State,
@@ -262,6 +265,11 @@ impl<'a> Comparison<'a> {
         let mut reported = Vec::new();
         let mut names = self.aliases.apart_from(self.changes.names());
         self.renamed_in = self.add_equal_entries(&mut names)?;
+        let directories = |of: fn(&NameChanges) -> &Vec<Place>| {
+            names.values().flat_map(of).map(|place| place.directory).collect()
+        };
+        self.old_paths.foresee(directories(|names| &names.gone))?;
+        self.new_paths.foresee(directories(|names| &names.came))?;
         for (ino, names) in names {
             self.names(ino, &names, &mut reported)?;
         }
@@ -288,21 +296,56 @@ impl<'a> Comparison<'a> {
             }
         }
         reported.sort_by(|(a, _), (b, _)| a.cmp(b));
-        for (path, reported) in reported {
-            let differences = match reported {
-                Reported::Name(difference) => vec![difference],
-                Reported::Inside(ino) => self.inside(ino, &path)?,
-                Reported::InodeAlias(ino, alias) => self.inside_alias(ino, alias, &path)?,
-                Reported::Saved(before, ino) => {
-                    let alias = InodeAlias { before, has_other_names: false };
-                    self.inside_alias(ino, alias, &path)?
+        while !reported.is_empty() {
+            let rest = reported.split_off(self.foresee_contents(&reported));
+            for (path, reported) in std::mem::replace(&mut reported, rest) {
+                if !self.differences(&path, reported)?.into_iter().all(&mut *visit) {
+                    return Ok(());
                 }
-            };
-            if !differences.into_iter().all(&mut *visit) {
-                break;
             }
         }
         Ok(())
+    }
+
+    /// The differences, of what is at this path.
+    fn differences(&self, path: &[u8], reported: Reported) -> Result<Vec<Difference>> {
+        match reported {
+            Reported::Name(difference) => Ok(vec![difference]),
+            Reported::Inside(ino) => self.inside(ino, path),
+            Reported::InodeAlias(ino, alias) => self.inside_alias(ino, alias, path),
+            Reported::Saved(before, ino) => {
+                let alias = InodeAlias { before, has_other_names: false };
+                self.inside_alias(ino, alias, path)
+            }
+        }
+    }
+
+    /// Has contents read that are compared next, where the store is far away; for how many of what
+    /// is to be reported that was.
+    fn foresee_contents(&self, reported: &[(Vec<u8>, Reported)]) -> usize {
+        if !self.after.is_far() {
+            return reported.len();
+        }
+        let (mut blocks, mut bytes, mut count) = ((Vec::new(), Vec::new()), 0, 0);
+        for (_, reported) in reported {
+            if let Reported::Inside(ino) = reported {
+                for Pair { before, after } in &self.changes.by_inode[ino].sections {
+                    let sides = [(before, &mut blocks.0), (after, &mut blocks.1)];
+                    for (section, blocks) in sides {
+                        let block = section.as_ref().and_then(|section| section.block.as_ref());
+                        bytes += block.map_or(0, Block::len);
+                        blocks.extend(block.filter(|_| bytes <= FORESEEN_BYTES).cloned());
+                    }
+                }
+            }
+            count += 1;
+            if bytes > FORESEEN_BYTES {
+                break;
+            }
+        }
+        self.before.foresee_blocks(&blocks.0);
+        self.after.foresee_blocks(&blocks.1);
+        count
     }
 
     /// Names that lead to another inode of the same number: the entries are equal, so they are no

@@ -6,9 +6,12 @@
 //! last is removed while others stay. Then the parent directory is searched, and if that does not
 //! help, every directory, once for all inodes that have to be found so. A file with several names
 //! may be known by one that is not below the root: then what is below it is walked through.
+//!
+//! In a store that is far away the ways up of many inodes are read together, a level at a time.
 
 use crate::subtree::Subtree;
 use marram_format::record::InodeKind;
+use marram_records::directory::entry_key;
 use marram_records::failure::from_store;
 use marram_records::state::{Named, State};
 use marram_store::{Item, Key, View, kind};
@@ -17,7 +20,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Deepest nesting of directories that is followed upwards: a longer way up is damage.
-const ANCESTORS_MAX: usize = 1 << 20;
+pub(crate) const ANCESTORS_MAX: usize = 1 << 20;
 
 /// Paths in one state.
 pub(crate) struct Paths<'a> {
@@ -82,6 +85,8 @@ impl<'a> Paths<'a> {
     /// Prepares the paths of files: those that their records do not lead to are searched for.
     pub(crate) fn prepare(&mut self, inos: impl Iterator<Item = u64>) -> Result<()> {
         let (mut missing, mut linked) = (BTreeSet::new(), BTreeSet::new());
+        let inos: BTreeSet<u64> = inos.collect();
+        self.foresee(inos.clone())?;
         for ino in inos {
             let inode = self.state.named_inode(ino)?;
             let Some(inode) = inode.filter(|inode| inode.kind != InodeKind::Directory) else {
@@ -103,6 +108,29 @@ impl<'a> Paths<'a> {
             self.search(missing)?;
         }
         self.look_inside(linked)
+    }
+
+    /// Has all read that leads up from inodes, where the store is far away.
+    pub(crate) fn foresee(&self, inos: BTreeSet<u64>) -> Result<()> {
+        if !self.state.is_far() {
+            return Ok(());
+        }
+        let record = |ino: &u64| Key::new(*ino, kind::INODE, 0);
+        let (mut level, mut seen) = (inos, BTreeSet::new());
+        self.state.foresee_items(level.iter().map(record));
+        while !level.is_empty() {
+            let (mut places, mut parents) = (Vec::new(), BTreeSet::new());
+            for ino in &level {
+                let Some(inode) = self.state.named_inode(*ino)? else { continue };
+                places.push(entry_key(inode.parent, inode.name_place));
+                if !self.directories.contains_key(&inode.parent) && seen.insert(inode.parent) {
+                    parents.insert(inode.parent);
+                }
+            }
+            self.state.foresee_items(places.into_iter().chain(parents.iter().map(record)));
+            level = parents;
+        }
+        Ok(())
     }
 
     /// Of files with several names, one may have been found that is not below the root: then all

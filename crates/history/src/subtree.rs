@@ -5,10 +5,11 @@
 //! only a walk through all that lies below finds them.
 
 use crate::changes::Place;
+use crate::paths::ANCESTORS_MAX;
 use marram_format::record::{Inode, InodeKind};
 use marram_records::state::State;
 use marram_vfs::{Error, Result};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Places of files, by number.
 pub(crate) type Places = BTreeMap<u64, Vec<Place>>;
@@ -36,7 +37,9 @@ impl<'a> Subtree<'a> {
                 break *known;
             }
             way.push(at);
-            self.check_count(way.len())?;
+            if way.len() > ANCESTORS_MAX {
+                return Err(self.is_no_tree());
+            }
             let inode = self.state.named_inode(at)?;
             match inode.filter(|inode| inode.kind == InodeKind::Directory) {
                 Some(inode) if inode.parent != at => at = inode.parent,
@@ -47,12 +50,9 @@ impl<'a> Subtree<'a> {
         Ok(found)
     }
 
-    /// There are no more directories than numbers: more are damage, which would have no end.
-    fn check_count(&self, directories: usize) -> Result<()> {
-        if directories as u64 <= self.state.counters.next_inode {
-            return Ok(());
-        }
-        Err(Error::Damaged(format!("directory {} is not a tree", self.root)))
+    /// Damage by which a walk would have no end.
+    fn is_no_tree(&self) -> Error {
+        Error::Damaged(format!("directory {} is not a tree", self.root))
     }
 
     /// The place of a file that has one name, if its record leads there.
@@ -91,10 +91,11 @@ impl<'a> Subtree<'a> {
     pub(crate) fn places(&self, wanted: &BTreeSet<u64>) -> Result<Places> {
         let mut places = Places::new();
         let mut waiting = if wanted.is_empty() { Vec::new() } else { vec![self.root] };
-        let mut count = 0;
+        let mut visited = HashSet::new();
         while let Some(directory) = waiting.pop() {
-            count += 1;
-            self.check_count(count)?;
+            if !visited.insert(directory) {
+                return Err(self.is_no_tree());
+            }
             self.state.visit_entries(directory, 0, u64::MAX, &mut |entry| {
                 if entry.kind == InodeKind::Directory {
                     waiting.push(entry.ino);

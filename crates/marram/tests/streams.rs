@@ -140,6 +140,41 @@ fn whoever_only_reads_what_was_received_is_in_nobodys_way() {
 }
 
 #[test]
+fn what_had_no_name_in_the_base_is_freed_by_a_mount_and_is_no_change() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Workbench::with_pool();
+    bench.run("create other.pool --size 128M").good();
+    bench.make_folder("mnt");
+    bench.make_folder("there");
+    bench.run("mount work.pool mnt").good();
+    let large = vec![7; 8 << 20];
+    fs::write(bench.path("mnt/open"), &large).unwrap();
+    let held = fs::File::open(bench.path("mnt/open")).unwrap();
+    fs::remove_file(bench.path("mnt/open")).unwrap();
+    bench.run("snapshot mnt@s0").good();
+    shell(&bench, "marram send mnt@s0 | marram receive other.pool copy").good();
+    bench.run("mount other.pool there --dataset copy").good();
+    let taken = || bench.run("list there --json").result()[0]["datasets"].clone();
+    let is_freed = || {
+        let rows = taken();
+        let live = rows.as_array().unwrap().iter().find(|it| it["name"] == "copy").cloned();
+        live.unwrap()["referenced_bytes"].as_u64().unwrap() < 1 << 20
+    };
+    wait_for("the mount has freed it", is_freed);
+    drop(held);
+    fs::write(bench.path("mnt/new"), "new").unwrap();
+    bench.run("snapshot mnt@s1").good();
+    let line = "marram send mnt@s1 --from s0 | marram receive there copy";
+    let told = shell(&bench, line).good().out;
+    assert!(!told.contains("kept as"), "{told}");
+    assert_eq!(fs::read_to_string(bench.path("there/new")).unwrap(), "new");
+    bench.run("unmount mnt there").good();
+    bench.run("check other.pool --data").good();
+}
+
+#[test]
 fn what_was_received_is_in_the_log_and_can_be_taken_back() {
     if !can_mount() {
         return;

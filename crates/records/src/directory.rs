@@ -13,7 +13,7 @@ use crate::failure::{from_record, from_store};
 use marram_format::FormatError;
 use marram_format::record::{Entry, InodeKind, NAME_SLOTS, NameRule, name_offset};
 use marram_store::{Item, Key, View, kind};
-use marram_vfs::{Error, Result};
+use marram_vfs::{COOKIE_MAX, Error, Result};
 
 /// An entry that a name led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +155,11 @@ impl Listing {
         let mut failure = None;
         let mut visit = |key: Key, item: &Item| {
             match Entry::decode(&item.value) {
-                Ok(entry) => listing.add(key.offset, &entry),
+                Ok(entry) if key.offset < COOKIE_MAX => listing.add(key.offset, &entry),
+                Ok(_) => {
+                    let text = format!("directory {directory} has an entry beyond its end");
+                    failure = Some(Error::Damaged(text));
+                }
                 Err(error) => failure = Some(from_record(directory, &error)),
             }
             failure.is_none() && listing.entries.len() < max

@@ -110,6 +110,29 @@ impl State {
         self.view.get(Key { object, ..key }).map_err(from_store)
     }
 
+    /// Whether many questions at once cost less than one after the other.
+    pub fn is_far(&self) -> bool {
+        self.view.capabilities().foresight.is_some()
+    }
+
+    /// Has items read that are asked for next, by keys in the numbers of this state, where the
+    /// store is far away.
+    pub fn foresee_items(&self, keys: impl IntoIterator<Item = Key>) {
+        if let Some(foresight) = self.view.capabilities().foresight {
+            let own = |key: Key| Some(Key { object: self.own(key.object)?, ..key });
+            let keys: Vec<Key> = keys.into_iter().filter_map(own).collect();
+            foresight.foresee_items(&keys);
+        }
+    }
+
+    /// Has blocks read whose content is asked for next, where the store is far away. The caller
+    /// bounds their sum.
+    pub fn foresee_blocks(&self, blocks: &[Block]) {
+        if let Some(foresight) = self.view.capabilities().foresight {
+            foresight.foresee_blocks(blocks);
+        }
+    }
+
     /// The record of an inode, if there is one.
     ///
     /// # Errors

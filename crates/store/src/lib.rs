@@ -48,8 +48,9 @@ pub use store::{
 pub use undo_time::{UNDO_DEFAULT, check_undo_time, undo_seconds};
 pub use usage::{Holder, Usage};
 pub use view::{
-    AdmissionControl, Adoption, BlockPlace, Capabilities, CountedSpace, Halting, Holding, Labelled,
-    Locking, Moment, Ownership, Part, Placement, Space, Together, Trimming, Unread, View,
+    AdmissionControl, Adoption, BlockPlace, Capabilities, CountedSpace, Foresight, Halting,
+    Holding, Labelled, Locking, Moment, Ownership, Part, Placement, Space, Together, Trimming,
+    Unread, View,
 };
 
 /// Result of a store operation.

@@ -81,6 +81,17 @@ impl DatasetName {
     pub fn is_receiving(&self) -> bool {
         self.0.starts_with(RECEIVE_PREFIX)
     }
+
+    /// Refuses a dataset into which a stream comes: nothing may hold it before all of it is there.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn refuse_receiving(&self) -> Result<(), Error> {
+        match self.is_receiving() {
+            true => Err(Error::Invalid(format!("{self} is being received, and not whole yet"))),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Longest name of a dataset or snapshot, in bytes.

@@ -7,8 +7,8 @@ mod absent;
 mod capabilities;
 
 pub use capabilities::{
-    AdmissionControl, Adoption, BlockPlace, Capabilities, CountedSpace, Halting, Holding, Labelled,
-    Locking, Moment, Ownership, Placement, Space, Together, Trimming,
+    AdmissionControl, Adoption, BlockPlace, Capabilities, CountedSpace, Foresight, Halting,
+    Holding, Labelled, Locking, Moment, Ownership, Placement, Space, Together, Trimming,
 };
 
 use crate::{Batch, Block, Error, Item, Key, Properties, Result};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use marram_format::key::Key;
 use marram_format::pointer::codec_id;
 use marram_format::stream::{Received, StreamBlock, StreamContent, StreamPut};
-use marram_store::{Batch, Block, Item, StoredForm, View};
+use marram_store::{Batch, Block, Item, Moment, StoredForm, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -32,6 +32,8 @@ pub struct Applier {
     /// Where the dataset says so too, with each batch.
     position: Option<Key>,
     has_recorded_progress: bool,
+    /// The history of the dataset at the first batch, in a store that others have open too.
+    history: Option<u64>,
 }
 
 impl Applier {
@@ -47,6 +49,7 @@ impl Applier {
             received,
             position: None,
             has_recorded_progress: false,
+            history: None,
         }
     }
 
@@ -103,8 +106,7 @@ impl Applier {
         if self.pending.is_empty() {
             return Ok(());
         }
-        let together = self.view.capabilities().together;
-        let seen = together.map(|together| together.look()).transpose()?;
+        let seen = self.look()?;
         let mut batch = Batch { seen, ..Batch::new() };
         if let Some(position) = self.position {
             batch.put(position, Item::plain(self.received.encode()));
@@ -119,6 +121,30 @@ impl Applier {
         self.view.apply(batch)?;
         self.has_recorded_progress |= self.position.is_some();
         Ok(())
+    }
+
+    /// Applies what has been gathered, and returns when all is durable.
+    ///
+    /// # Errors
+    /// As for [`Applier::flush`]; batches before have been lost.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        self.flush()?;
+        self.view.sync()?;
+        self.look().map(|_| ())
+    }
+
+    /// Looks at what others have done. A client that was taken for lost meanwhile, and goes on, has
+    /// lost what waited: then the rest of a stream is of no use.
+    fn look(&mut self) -> Result<Option<Moment>, Error> {
+        let Some(together) = self.view.capabilities().together else { return Ok(None) };
+        let seen = together.look()?;
+        match *self.history.get_or_insert(seen.history) == seen.history {
+            true => Ok(Some(seen)),
+            false => {
+                let reason = "others have taken this host for lost meanwhile: receive it again";
+                Err(Error::Unfit(reason.to_owned()))
+            }
+        }
     }
 
     fn block_of(&mut self, put: &StreamPut<'_>) -> Result<Option<Block>, Error> {

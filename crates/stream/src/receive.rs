@@ -59,13 +59,14 @@ impl Incoming<'_> {
     /// The dataset has changed meanwhile, names have been taken, a failed write: then nothing is
     /// left of it.
     pub fn publish(mut self) -> Result<Received, Error> {
-        let Arrival { snapshot, begin, .. } = &self.arrival;
-        let since = refuse_unfit(self.home, (snapshot, begin), self.force)?;
+        let Arrival { snapshot, begin, .. } = self.arrival.clone();
+        let since = refuse_unfit(self.home, (&snapshot, &begin), self.force)?;
         let since = since.map_or(Since::Nothing, |(_, since)| since);
         let kept = match since {
             Since::Changed => Some(keep(self.home, &snapshot.dataset)?),
             _ => None,
         };
+        self.arrival.stands = kept.clone().or_else(|| self.arrival.base.clone());
         let shown = self.home.show(&self.arrival);
         if let (Err(_), Some(kept)) = (&shown, &kept) {
             self.home.discard_kept(kept);
@@ -126,7 +127,7 @@ pub fn receive<'h>(
     // From here on dropping it takes back what has been made.
     let mut incoming = Incoming {
         home,
-        arrival: Arrival { hidden, snapshot, base, begin },
+        arrival: Arrival { hidden, snapshot, base, begin, stands: None },
         force: request.force,
         totals: StreamTotals::default(),
         is_shown: false,
@@ -149,7 +150,7 @@ fn take_all(
     loop {
         let step = reader.step()?;
         if matches!(step, Step::End) {
-            return applier.flush();
+            return applier.finish();
         }
         if applier.take(step)? {
             progress(reader.totals());

@@ -97,6 +97,13 @@ pub fn send(
     let base = request.base.as_ref();
     let mut sender = Sender { home, base, writer, after: begin.after, sent: HashMap::new() };
     sender.items(&request.snapshot, &*view)?;
+    for identity in begin.base.iter().chain([&begin.snapshot]) {
+        if !home.is_there(*identity)? {
+            let snapshot = &request.snapshot;
+            let reason = format!("others have destroyed {snapshot}, or its base, meanwhile");
+            return Err(Error::Unfit(reason));
+        }
+    }
     sender.writer.end()
 }
 

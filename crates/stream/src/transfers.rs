@@ -8,7 +8,7 @@ use marram_store::{Block, DatasetName, Key, Result, Source, Store, StoredForm};
 pub enum Since {
     /// In nothing.
     Nothing,
-    /// In access times alone: somebody has looked at files.
+    /// In access times alone, as somebody has looked at files, or in what had no name and went.
     Accessed,
     /// In something else.
     Changed,
@@ -23,6 +23,9 @@ pub struct Arrival {
     pub snapshot: Source,
     /// The snapshot that it goes on from, of the same dataset; none of a full stream.
     pub base: Option<Source>,
+    /// The snapshot that the dataset is still to be like when it is shown, but for access times:
+    /// that one, or the one that keeps what was changed since; none of a full stream.
+    pub stands: Option<Source>,
     /// What the stream says of itself.
     pub begin: StreamBegin,
 }
@@ -47,6 +50,15 @@ pub trait Transfers: Store {
         identity: SnapshotIdentity,
         of: Option<&DatasetName>,
     ) -> Result<Option<Source>>;
+
+    /// Whether a snapshot is there at this moment, as all that have the store open know. Of one
+    /// that others have destroyed meanwhile, what was read may lack what they have freed.
+    ///
+    /// # Errors
+    /// A failed read; others have taken this client for lost.
+    fn is_there(&self, identity: SnapshotIdentity) -> Result<bool> {
+        Ok(self.identified(identity, None)?.is_some())
+    }
 
     /// A block as it is stored, verified, with a checksum of the stored bytes.
     ///
@@ -75,13 +87,13 @@ pub trait Transfers: Store {
     fn since(&self, snapshot: &Source) -> Result<Since>;
 
     /// Shows what has come, in one step. A full stream's dataset gets its name. An incremental
-    /// one's state becomes that of the dataset, whatever that was. The snapshot is taken with the
-    /// identity that it came with. Nothing is left of [`Arrival::hidden`].
+    /// one's state becomes that of the dataset, which is as [`Arrival::stands`] says. The snapshot
+    /// is taken with the identity that it came with. Nothing is left of [`Arrival::hidden`].
     ///
     /// Views that are open on the dataset see the new state at once. A batch that was prepared
     /// before must not be applied after it, as for a [rollback](marram_store::Lineage::rollback).
     ///
     /// # Errors
-    /// Names are taken, a failed write; then nothing has changed.
+    /// Names are taken, the dataset has been changed, a failed write; then nothing has changed.
     fn show(&self, arrival: &Arrival) -> Result<()>;
 }

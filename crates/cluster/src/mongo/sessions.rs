@@ -23,6 +23,9 @@ pub(super) const CALLS_MAX: u32 = 8;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
 /// The longest such pause.
 const CONFLICT_PAUSE_MAX: Duration = Duration::from_millis(50);
+/// How long a server keeps the transaction of a client that says no more, unless it is set
+/// otherwise (`transactionLifetimeLimitSeconds`); and what is in its way waits.
+const TRANSACTION_LIFETIME: Duration = Duration::from_secs(60);
 
 /// The way to a database, and what is under way there.
 pub(super) struct Sessions {
@@ -89,6 +92,7 @@ impl Sessions {
     /// Does what does the same however often it is done.
     pub(super) fn patiently<T>(&self, mut attempt: impl AsyncFnMut() -> Outcome<T>) -> Outcome<T> {
         let mut attempts = Attempts::new(&self.access);
+        let mut conflicts = Attempts::new(&self.access).longer(TRANSACTION_LIFETIME);
         let mut pause = CONFLICT_PAUSE;
         loop {
             let done = {
@@ -98,7 +102,7 @@ impl Sessions {
             let goes_on = match &done {
                 Err(Failure::Conflict) => {
                     pause = (pause * 2).min(CONFLICT_PAUSE_MAX);
-                    attempts.go_on_after(pause)
+                    conflicts.go_on_after(pause)
                 }
                 Err(failure) if failure.passes() => attempts.go_on(),
                 _ => false,

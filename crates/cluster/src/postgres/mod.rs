@@ -122,9 +122,8 @@ impl PostgresDatabase {
     /// was done, and only its answer was lost.
     fn insert_and_write(&self, guard: &Guard, row: &Change, changes: &[Change]) -> Result<bool> {
         let (table, key, value) = (row.table, &row.key, row.value.as_deref().unwrap_or_default());
-        let mut steps = self.guarded(Some(guard))?;
-        steps.push(statements::insert_or_end(self.schema(), table, key, value));
-        steps.extend(statements::write(self.schema(), &last_of(changes)));
+        let row = statements::insert_or_end(self.schema(), table, key, value);
+        let steps = self.write_steps(Some(guard), Some(row), changes)?;
         let mut was_asked = false;
         let made = self.sessions.with(|connection, asked| {
             was_asked = asked;
@@ -157,9 +156,25 @@ impl PostgresDatabase {
     }
 
     fn write_behind(&self, guard: Option<&Guard>, changes: &[Change]) -> Result<()> {
-        let mut steps = self.guarded(guard)?;
-        steps.extend(statements::write(self.schema(), &last_of(changes)));
+        let steps = self.write_steps(guard, None, changes)?;
         self.ask(&steps).map(|_| ())
+    }
+
+    /// The steps of changes behind a guard, and behind a row. What is long to send comes before the
+    /// guard: the row of that is held from there on, and all others wait for it.
+    fn write_steps<'s>(
+        &self,
+        guard: Option<&'s Guard>,
+        row: Option<Step<'s>>,
+        changes: &'s [Change],
+    ) -> Result<Vec<Step<'s>>> {
+        let (content, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            last_of(changes).into_iter().partition(|((table, _), _)| *table == Table::Blocks);
+        let mut steps = statements::write(self.schema(), &content);
+        steps.extend(self.guarded(guard)?);
+        steps.extend(row);
+        steps.extend(statements::write(self.schema(), &rest));
+        Ok(steps)
     }
 
     fn ask(&self, steps: &[Step<'_>]) -> Result<Vec<Answer>> {

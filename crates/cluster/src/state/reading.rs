@@ -88,12 +88,7 @@ impl Shared {
             let entry = Entry::decode(&item.value).ok()?;
             Some(Key::new(entry.ino, kind::INODE, 0))
         };
-        let unknown = |key: Key| match self.items.find(links, key) {
-            Known::Item(_) => None,
-            Known::Nothing(ticket, _) => Some((key, ticket)),
-        };
-        let unknown: Vec<(Key, Ticket)> = entries.filter_map(inode).filter_map(unknown).collect();
-        self.learn_all(links, &unknown);
+        self.learn_all(links, &self.unknown(links, entries.filter_map(inode)));
     }
 
     /// Asks for the inodes of a snapshot in which something has changed, all at once: the rest of
@@ -103,14 +98,24 @@ impl Shared {
             return;
         }
         let objects: BTreeSet<u64> = keys.iter().map(|key| key.object).collect();
-        let unknown = |object: u64| {
-            let key = Key::new(object, kind::INODE, 0);
-            match self.items.find(links, key) {
-                Known::Item(_) => None,
-                Known::Nothing(ticket, _) => Some((key, ticket)),
-            }
+        let inodes = objects.into_iter().map(|object| Key::new(object, kind::INODE, 0));
+        self.learn_all(links, &self.unknown(links, inodes));
+    }
+
+    /// Asks for items of a snapshot, all at once.
+    pub(crate) fn foresee_items(&self, links: &[Link], keys: &[Key]) {
+        let unknown = self.unknown(links, keys.iter().copied());
+        // What is asked for next fails too then, and says so.
+        let _asked_for_again = self.learn_items(links, &unknown);
+    }
+
+    /// Those of these keys under which it is not known what is there.
+    fn unknown(&self, links: &[Link], keys: impl Iterator<Item = Key>) -> Vec<(Key, Ticket)> {
+        let unknown = |key: Key| match self.items.find(links, key) {
+            Known::Item(_) => None,
+            Known::Nothing(ticket, _) => Some((key, ticket)),
         };
-        self.learn_all(links, &objects.into_iter().filter_map(unknown).collect::<Vec<_>>());
+        keys.filter_map(unknown).collect()
     }
 
     fn learn_all(&self, links: &[Link], unknown: &[(Key, Ticket)]) {
@@ -119,7 +124,7 @@ impl Shared {
         }
         let learned = match self.rows.database().asks_ranges_at_once() {
             true => self.learn_objects(links, unknown),
-            false => self.learn_inodes(links, unknown),
+            false => self.learn_items(links, unknown),
         };
         // What is asked for next fails too then, and says so.
         let _asked_for_again = learned;
@@ -142,7 +147,7 @@ impl Shared {
         Ok(())
     }
 
-    fn learn_inodes(&self, links: &[Link], unknown: &[(Key, Ticket)]) -> Result<()> {
+    fn learn_items(&self, links: &[Link], unknown: &[(Key, Ticket)]) -> Result<()> {
         let keys: Vec<Key> = unknown.iter().map(|(key, _)| *key).collect();
         let found = chain::get_all(&self.rows, links, &keys)?;
         for ((key, ticket), item) in unknown.iter().zip(&found) {
@@ -152,7 +157,7 @@ impl Shared {
     }
 
     /// Whether a question to the database is a round trip.
-    pub(super) fn is_far(&self) -> bool {
+    pub(crate) fn is_far(&self) -> bool {
         self.rows.database().is_far()
     }
 }

@@ -4,14 +4,15 @@
 //! dataset in the same entry: so the state on which the lost one worked stays. When that one comes
 //! back, it forks the snapshots of what it had changed, and puts what waited there. The forks can
 //! be compared and merged as any fork. One that never comes back leaves the snapshots, no forks.
-//! What was done in transactions is gone: their forks go in that entry, too.
+//! What was done in transactions is gone: their forks go in that entry, too. What was being
+//! received is not kept: it is no state of anything yet, and the stream can come again.
 //!
 //! Then it goes on as a client that has been opened in its place, with all views that it has.
 
 use super::Cluster;
 use super::company::Session;
 use crate::draft::{Draft, is_hidden, left_of};
-use crate::format::Role;
+use crate::format::{Record, Role};
 use crate::pending::Items;
 use marram_store::{Batch, DatasetName, Edit, Error, Result, Source, Store, View};
 use std::collections::BTreeSet;
@@ -36,8 +37,8 @@ pub(crate) fn keep_for_lost(draft: &mut Draft, lost: Session) {
     let live = live
         .filter(|(_, record)| matches!(record.role, Role::Dataset { .. }) && !is_hidden(record));
     let named = live.filter_map(|(_, record)| record.name.parse().ok());
-    let names: Vec<DatasetName> =
-        named.filter(|it: &DatasetName| it.transaction().is_none()).collect();
+    let is_state = |it: &DatasetName| it.transaction().is_none() && !it.is_receiving();
+    let names: Vec<DatasetName> = named.filter(is_state).collect();
     for name in names {
         // It fails before it changes anything.
         let _is_kept = draft.snapshot(&name, &kept_for(&lost)).is_ok();
@@ -111,10 +112,10 @@ impl Cluster {
             state.unpublished()
         };
         let mut rest = unpublished.clone();
-        let transactions = self.transactions();
-        transactions.iter().for_each(|fork| rest.forget(*fork));
+        let unkept = self.unkept();
+        unkept.iter().for_each(|dataset| rest.forget(*dataset));
         let (mut forks, mut failed) = (Vec::new(), None);
-        let kept = unpublished.datasets().filter(|(dataset, _)| !transactions.contains(dataset));
+        let kept = unpublished.datasets().filter(|(dataset, _)| !unkept.contains(dataset));
         for (dataset, items) in kept {
             match self.rescue_dataset(through, (dataset, items)) {
                 Ok(fork) => {
@@ -135,11 +136,16 @@ impl Cluster {
         Ok(forks)
     }
 
-    /// The forks that its transactions worked in.
-    fn transactions(&self) -> BTreeSet<u64> {
+    /// The forks that its transactions worked in, and the datasets into which streams came.
+    fn unkept(&self) -> BTreeSet<u64> {
         let catalogue = Arc::clone(&self.shared.state.read().catalogue);
         let forks = left_of(&catalogue, &|_| false);
-        forks.iter().filter_map(|fork| catalogue.find(fork).ok()).collect()
+        let of_transactions = forks.iter().filter_map(|fork| catalogue.find(fork).ok());
+        let receives = |(_, record): &(u64, &Record)| {
+            record.name.parse().is_ok_and(|name: DatasetName| name.is_receiving())
+        };
+        let received = catalogue.records().filter(receives).map(|(number, _)| number);
+        of_transactions.chain(received).collect()
     }
 
     /// Takes away the snapshots of what this client had not changed, but for those that somebody

@@ -13,15 +13,22 @@ use marram_format::operation::{OperationKind, OperationRecord};
 use marram_format::pointer::checksum_kind;
 use marram_format::stream::{SnapshotIdentity, StreamBegin};
 use marram_store::{Block, DatasetName, Error, Key, Properties, Result, Source, StoredForm, kind};
-use marram_stream::accessed::differ_in_access_time;
+use marram_stream::accessed::{differ_in_access_time, is_bookkeeping, is_nameless};
 use marram_stream::reader::is_sent_property;
 use marram_stream::{Arrival, Since, Transfers};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Uses of a block that are looked at for one in a base.
 const USES_ASKED: usize = 32;
-/// Items that one entry brings into a dataset. More of them become its own line.
-const ITEMS_MAX: usize = 100_000;
+/// Items that one entry brings into a dataset, and bytes of them. More become its own line, one
+/// deeper than before.
+const ITEMS_MAX: usize = 200_000;
+const ITEMS_BYTES_MAX: usize = 64 << 20;
+/// Inodes without a name that are looked for among what differs.
+const NAMELESS_MAX: usize = 1024;
+/// What an item takes in an entry beside its value, at most.
+const ITEM_BYTES: usize = 128;
 
 impl Transfers for Cluster {
     fn begin_of(&self, snapshot: &Source) -> Result<StreamBegin> {
@@ -65,6 +72,13 @@ impl Transfers for Cluster {
         Ok(found.and_then(|(number, _)| catalogue.source(number)))
     }
 
+    fn is_there(&self, identity: SnapshotIdentity) -> Result<bool> {
+        if !self.shared.read_only {
+            self.shared.take_in(&mut self.shared.publisher.lock())?;
+        }
+        Ok(self.identified(identity, None)?.is_some())
+    }
+
     fn stored(&self, block: &Block) -> Result<StoredForm> {
         let Block::Stored(token) = block else {
             return Err(Error::Invalid("a block that was never written is not sent".to_owned()));
@@ -96,8 +110,11 @@ impl Transfers for Cluster {
     }
 
     fn hide(&self, begin: &StreamBegin, base: Option<&Source>) -> Result<DatasetName> {
-        let own =
-            begin.properties.iter().filter(|(name, value)| check_property(name, value).is_ok());
+        // When snapshots are taken and go is the business of each home.
+        let is_kept = |(name, value): &&(String, String)| {
+            name == "recordsize" && check_property(name, value).is_ok()
+        };
+        let own = begin.properties.iter().filter(is_kept);
         let properties = Properties(own.cloned().collect());
         for hidden in DatasetName::receiving() {
             let made = self.shared.publish(&mut |draft| match base {
@@ -117,22 +134,11 @@ impl Transfers for Cluster {
 
     fn since(&self, snapshot: &Source) -> Result<Since> {
         self.shared.publish_waiting()?;
-        let catalogue = self.catalogue()?;
-        let links = (links_of(&catalogue, snapshot)?, live_links(&catalogue, &snapshot.dataset)?);
-        let mut since = Since::Nothing;
-        let states = (&links.0[..], &links.1[..]);
-        differing(&self.shared, states, Key::MIN, &mut |key, before, after| {
-            since = match (before, after) {
-                (Some(before), Some(after)) if is_accessed(key, &before, &after) => Since::Accessed,
-                _ => Since::Changed,
-            };
-            since != Since::Changed
-        })?;
-        Ok(since)
+        self.since_in(&*self.catalogue()?, snapshot)
     }
 
     fn show(&self, arrival: &Arrival) -> Result<()> {
-        let Arrival { hidden, snapshot, base, begin } = arrival;
+        let Arrival { hidden, snapshot, base, stands, begin } = arrival;
         if base.is_none() {
             return self.shared.publish(&mut |draft| {
                 let number = draft.catalogue().dataset(hidden)?;
@@ -153,11 +159,19 @@ impl Transfers for Cluster {
             Ok((catalogue.record(number).map(|record| (record.line, record.period)), moment))
         };
         let before = place(&catalogue)?;
+        let changed = || Error::InUse {
+            name: snapshot.dataset.to_string(),
+            holder: "it was changed while the stream was shown: receive it again".to_owned(),
+        };
+        if let Some(stands) = stands
+            && self.since_in(&catalogue, stands)? == Since::Changed
+        {
+            return Err(changed());
+        }
         let items = difference(&self.shared, &catalogue, (&snapshot.dataset, hidden))?;
         self.shared.publish_items(items.as_ref().unwrap_or(&Pending::default()), &mut |draft| {
             if place(draft.catalogue())? != before {
-                let (name, holder) = (snapshot.dataset.to_string(), CHANGED.to_owned());
-                return Err(Error::InUse { name, holder });
+                return Err(changed());
             }
             match items {
                 Some(_) => draft.drop_arrival(hidden)?,
@@ -174,8 +188,42 @@ impl Transfers for Cluster {
     }
 }
 
-/// What keeps a stream from being shown.
-const CHANGED: &str = "it was changed while the stream was shown: receive it again";
+impl Cluster {
+    /// How the dataset of a snapshot differs from it, of what has been published.
+    fn since_in(&self, catalogue: &Catalogue, snapshot: &Source) -> Result<Since> {
+        let links = (links_of(catalogue, snapshot)?, live_links(catalogue, &snapshot.dataset)?);
+        let (mut since, mut others) = (Since::Nothing, BTreeSet::new());
+        let states = (&links.0[..], &links.1[..]);
+        differing(&self.shared, states, Key::MIN, &mut |key, before, after| {
+            match (before, after) {
+                (Some(before), Some(after)) if is_accessed(key, &before, &after) => {
+                    since = Since::Accessed;
+                }
+                _ if is_bookkeeping(key) => since = Since::Accessed,
+                _ => _ = others.insert(key.object),
+            }
+            others.len() <= NAMELESS_MAX
+        })?;
+        match others.is_empty() {
+            true => Ok(since),
+            false if self.are_nameless(&links.0, &others)? => Ok(Since::Accessed),
+            false => Ok(Since::Changed),
+        }
+    }
+
+    /// Whether all of these are inodes without a name in a state: a mount frees them.
+    fn are_nameless(&self, links: &[Link], inodes: &BTreeSet<u64>) -> Result<bool> {
+        if inodes.len() > NAMELESS_MAX {
+            return Ok(false);
+        }
+        let keys: Vec<Key> = inodes.iter().map(|ino| Key::new(0, kind::ORPHAN, *ino)).collect();
+        let found = chain::get_all(&self.shared.rows, links, &keys)?;
+        let is_it = |orphan: &Option<StoredItem>| {
+            orphan.as_ref().is_some_and(|orphan| is_nameless(&orphan.value))
+        };
+        Ok(found.iter().all(is_it))
+    }
+}
 
 /// The items by which one dataset becomes what another one is; none if they are too many for one
 /// entry.
@@ -186,13 +234,16 @@ fn difference(
 ) -> Result<Option<Pending>> {
     let links = (live_links(catalogue, dataset)?, live_links(catalogue, hidden)?);
     let number = catalogue.dataset(dataset)?;
-    let (mut items, mut count) = (Pending::default(), 0);
+    let (mut items, mut count, mut bytes) = (Pending::default(), 0, 0);
+    let mut fits = true;
     differing(shared, (&links.0, &links.1), Key::MIN, &mut |key, _, after| {
-        items.set(number, key, after.map(|item| item.item()));
         count += 1;
-        count <= ITEMS_MAX
+        bytes += ITEM_BYTES + after.as_ref().map_or(0, |item| item.value.len());
+        items.set(number, key, after.map(|item| item.item()));
+        fits = count <= ITEMS_MAX && bytes <= ITEMS_BYTES_MAX;
+        fits
     })?;
-    Ok((count <= ITEMS_MAX).then_some(items))
+    Ok(fits.then_some(items))
 }
 
 fn is_accessed(key: Key, before: &StoredItem, after: &StoredItem) -> bool {

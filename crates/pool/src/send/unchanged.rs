@@ -1,5 +1,6 @@
 //! Whether a dataset is still what it was but for access times: these move when somebody only looks
-//! at it, and a dataset that receives streams may be looked at.
+//! at it, and a dataset that receives streams may be looked at. A mount also frees what had no name
+//! when the snapshot was taken, as a file that was open then and removed.
 
 use crate::commit::draft::Commit;
 use crate::commit::leaving;
@@ -9,9 +10,10 @@ use crate::snapshots::lineage;
 use crate::state::State;
 use crate::state::records::root_of;
 use crate::tree::{self, Differing};
+use bytes::Bytes;
 use marram_format::dataset::DatasetRecord;
 use marram_store::{Error, Key, Result, Source, kind};
-use marram_stream::accessed::differ_in_access_time;
+use marram_stream::accessed::{differ_in_access_time, is_bookkeeping, is_nameless};
 use std::sync::Arc;
 
 /// Most inodes with moved access times that are listed one by one.
@@ -85,18 +87,40 @@ pub(crate) fn differ_by_access_times(
     let (mut accessed, mut is_all) = (Accessed::None, true);
     let at = At { media: &pool.media, epoch: pool.media.epoch() };
     let roots = (roots[0].as_ref(), roots[1].as_ref());
+    let (mut nameless, mut failed) = (None, None);
     let walked = tree::changes(&at, roots, Key::MIN, &mut |differing| {
         match inode_accessed(&differing) {
             Some(inode) => accessed.add(inode),
-            None => is_all = differing.is_same(),
+            None if differing.is_same() || is_bookkeeping(differing.key()) => {}
+            None => match is_of_nameless(&at, roots.0, differing.key(), &mut nameless) {
+                Ok(is_freed) => is_all = is_freed,
+                Err(error) => failed = Some(error),
+            },
         }
-        is_all
+        is_all && failed.is_none()
     });
+    let walked = walked.and_then(|()| failed.map_or(Ok(()), Err));
     if let Err(Error::Damaged(damage)) = &walked {
         pool.media.keep_damage(damage);
         return Ok(None);
     }
     walked.map(|()| is_all.then_some(accessed))
+}
+
+/// Whether a key is that of an inode which has no name in a state; `known` is what was found last.
+fn is_of_nameless(
+    at: &At<'_>,
+    root: Option<&Bytes>,
+    key: Key,
+    known: &mut Option<(u64, bool)>,
+) -> Result<bool> {
+    if let Some((_, is_it)) = known.filter(|(object, _)| *object == key.object) {
+        return Ok(is_it);
+    }
+    let orphan = tree::get(at, root, Key::new(0, kind::ORPHAN, key.object))?;
+    let is_it = orphan.is_some_and(|orphan| is_nameless(&orphan.value));
+    *known = Some((key.object, is_it));
+    Ok(is_it)
 }
 
 /// A dataset goes back to a snapshot of its own, and what it was is destroyed at once. The caller

@@ -40,6 +40,7 @@ pub(crate) fn snapshot_together(
         let source: Source = format!("{dataset}@{snapshot}").parse()?;
         if !is_ephemeral(&source) {
             refuse_transaction(dataset)?;
+            dataset.refuse_receiving()?;
         }
         session.state.refuse_taken(&source)?;
         kept.insert(session.state.find_live(dataset)?.id, source);
@@ -80,6 +81,7 @@ pub(crate) fn fork(
 ) -> Result<()> {
     let turn = begin_operation(session)?;
     refuse_transaction(dataset)?;
+    dataset.refuse_receiving()?;
     let live = Source::live(name.clone());
     let is_transaction = name.transaction().is_some();
     match is_transaction {

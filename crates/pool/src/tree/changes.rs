@@ -117,6 +117,12 @@ fn is_same_item(before: Parts<'_>, after: Parts<'_>) -> bool {
 }
 
 impl Differing {
+    /// The key under which they differ.
+    pub(crate) fn key(&self) -> Key {
+        let found = self.after.as_ref().or(self.before.as_ref());
+        found.expect("one of both has something").key
+    }
+
     pub(crate) fn is_same(&self) -> bool {
         match (&self.before, &self.after) {
             (Some(before), Some(after)) => {

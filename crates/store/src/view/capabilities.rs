@@ -30,6 +30,8 @@ pub struct Capabilities<'v> {
     pub together: Option<&'v dyn Together>,
     /// Objects can be locked against all clients that have the store open.
     pub locks: Option<&'v dyn Locking>,
+    /// Each question is a round trip, and many can be asked at once.
+    pub foresight: Option<&'v dyn Foresight>,
 }
 
 /// A moment of a dataset, as others change it: it is another one once they have. What goes through
@@ -98,6 +100,16 @@ pub trait Locking {
     /// # Errors
     /// As for [`Locking::set_lock`].
     fn find_lock(&self, object: u64, lock: &LockRequest) -> Result<Option<HeldLock>>;
+}
+
+/// A store that is far away, as one on a server. What a caller is going to ask for is read in few
+/// steps, and kept in memory like all that was read; what is not there by then is asked for alone.
+pub trait Foresight {
+    /// The items under these keys are asked for next.
+    fn foresee_items(&self, keys: &[Key]);
+
+    /// The contents of these blocks are read next. The caller bounds their sum.
+    fn foresee_blocks(&self, blocks: &[Block]);
 }
 
 /// Space that is counted.
