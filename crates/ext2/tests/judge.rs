@@ -1,7 +1,9 @@
 //! The stock `e2fsck` as a judge: what it finds in an image, by its own numbers of problems.
 
 use crate::images::program;
-use std::path::Path;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A problem that `e2fsck -fn` has found.
@@ -78,20 +80,29 @@ fn problem(line: &str) -> Problem {
     Problem { code: u32::from_str_radix(code, 16).unwrap() }
 }
 
-/// A folder in which images are judged one after the other.
+/// A folder in which images are judged one after the other: in memory, where that can be had.
 pub(crate) struct Judge {
     folder: tempfile::TempDir,
 }
 
 impl Judge {
     pub(crate) fn new() -> Judge {
-        Judge { folder: tempfile::tempdir().unwrap() }
+        let in_memory = tempfile::tempdir_in("/dev/shm");
+        Judge { folder: in_memory.or_else(|_| tempfile::tempdir()).unwrap() }
+    }
+
+    /// Puts an image into a file, over the one before: its pages are there already.
+    fn put(&self, name: &str, image: &[u8]) -> PathBuf {
+        let path = self.folder.path().join(name);
+        let file = File::options().create(true).truncate(false).write(true).open(&path).unwrap();
+        file.set_len(image.len() as u64).unwrap();
+        file.write_all_at(image, 0).unwrap();
+        path
     }
 
     /// What `e2fsck -fn` finds.
     pub(crate) fn problems(&self, image: &[u8]) -> (Vec<Problem>, String) {
-        let path = self.folder.path().join("image");
-        std::fs::write(&path, image).unwrap();
+        let path = self.put("image", image);
         problems(self.folder.path(), &path)
     }
 
@@ -112,8 +123,7 @@ impl Judge {
     }
 
     fn changed(&self, how: &str, image: &[u8]) -> Result<Vec<u8>, String> {
-        let path = self.folder.path().join("changed");
-        std::fs::write(&path, image).unwrap();
+        let path = self.put("changed", image);
         let run = Command::new(program("e2fsck")).arg(how).arg(&path).output().unwrap();
         match run.status.code() {
             Some(0 | 1) => Ok(std::fs::read(&path).unwrap()),

@@ -6,13 +6,13 @@ use crate::layout::{INODES, PAGE, SlotKind};
 use crate::memory::{Memory, Tally};
 use crate::opening::{Opening, Scan};
 use crate::state::{Access, AccessTimes, Move, PIECE_BYTES_MAX, ROOT_NAME, Slot, State, Which};
+use foldhash::{HashMap, HashMapExt};
 use marram_locks::{Mutex, MutexGuard, Rank};
 use marram_vfs::{
     AccessRules, Attributes, Caller, Capabilities, Clock, DirectoryEntry, Error, FILE_BYTES_MAX,
     FileSystem, Ino, Labelled, Name, NewNode, QuietReads, RenameMode, Result, SetAttributes,
     SpaceReport, SyncScope, SystemClock, Timestamp, WriteOptions, XattrMode,
 };
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A checkpoint is made with this one held, and that of the image only for moments.

@@ -9,8 +9,8 @@
 
 use crate::layout::{FIRST_PAGE, PAGE};
 use crate::state::spare::{RUN_MAX, Run, Spare};
+use foldhash::{HashMap, HashMapExt};
 use marram_vfs::{Error, Result};
-use std::collections::HashMap;
 
 /// Of so many pages one is kept for what gives space back.
 const RESERVED_SHARE: u64 = 32;

@@ -3,8 +3,8 @@
 
 use crate::layout::{field, pages_of};
 use crate::state::{Basics, Node, State};
+use foldhash::HashMap;
 use marram_vfs::{Kind, Result};
-use std::collections::HashMap;
 
 /// Most files of which the count is kept.
 const FILES_MAX: usize = 1 << 14;

@@ -18,8 +18,9 @@ use crate::state::sharing::{Branch, Leaves, inodes_in};
 use crate::state::slots::Slots;
 use crate::state::tree::UNSIZED;
 use crate::state::{Basics, Dataset, Node, State};
+use foldhash::{HashMap, HashMapExt};
 use marram_vfs::{Error, FILE_BYTES_MAX, Ino, Kind, LINKS_MAX, Name, Result, SYMLINK_BYTES_MAX};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Nothing ends a scan that a thread waits for.

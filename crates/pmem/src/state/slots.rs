@@ -8,8 +8,9 @@ use crate::state::commit::Plan;
 use crate::state::sharing::{Branch, Leaves};
 use crate::state::tree::UNSIZED;
 use crate::state::{Dataset, State};
+use foldhash::{HashMap, HashMapExt};
 use marram_vfs::{Error, Ino, Result, Timestamp};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// The dataset that every image has.
 pub(crate) const ROOT_NAME: &str = "root";
