@@ -50,8 +50,13 @@ class Conversation:
         """Sends a request; an `OSError` says that the daemon has not taken it."""
         self._socket.sendall(json.dumps(request).encode() + b"\n")
 
-    def answer(self):
-        """The daemon's answer, however long it takes, and the descriptors that come with it."""
+    def answer(self, timeout=None):
+        """The daemon's answer, and the descriptors that come with it.
+
+        It may take as long as it likes, or at most so many seconds: an `OSError` says that they are
+        over.
+        """
+        self._socket.settimeout(timeout)
         line, descriptors = self.line()
         try:
             response = json.loads(line)

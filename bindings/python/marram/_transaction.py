@@ -15,6 +15,8 @@ PAUSE_MILLISECONDS = (5, 20)
 POOLS_MAX = 2
 #: How often the longest pause becomes twice as long.
 DOUBLINGS_MAX = 6
+#: How long an abort waits for a daemon that is stuck, in seconds: it ends with the conversation too.
+ABORT_TIMEOUT = 5
 
 
 class Transaction:
@@ -139,7 +141,8 @@ class Transaction:
         """Has all that was done happen at once, durably, when it returns.
 
         Raises `Refused` if others have changed what was read or written, `Mapped` if this process
-        still maps files of it, and `Unknown` if it may have been done. After any, it has ended.
+        still maps files of it, and `Unknown` if it may have been done, also if a signal comes while
+        it is waited for. After any, it has ended.
         """
         self.fileno()
         try:
@@ -175,7 +178,10 @@ class Transaction:
             if "refused" in done:
                 return done["refused"]
             raise Unknown(self.id, done["in_doubt"]["message"])
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (DaemonError, Unknown):
+            raise
+        except BaseException as error:
+            # Also an exception of a signal: the daemon does what it was asked for all the same.
             raise Unknown(self.id, error) from error
 
     def abort(self):
@@ -187,7 +193,7 @@ class Transaction:
             if self._process == os.getpid():
                 for half in self._halves:
                     half.conversation.put({"abort": self.id})
-                    half.conversation.answer()
+                    half.conversation.answer(ABORT_TIMEOUT)
         except (OSError, ValueError, DaemonError):
             # The end of the conversation aborts it too.
             pass
@@ -282,8 +288,14 @@ def retry(directory, work, retries=5):
     for attempt in range(retries + 1):
         tx = Transaction(*directories)
         try:
-            with tx:
-                return work(tx)
+            result = work(tx)
+        except BaseException:
+            tx.abort()
+            raise
+        try:
+            if tx._directories:
+                tx.commit()
+            return result
         except Refused:
             if attempt == retries:
                 raise

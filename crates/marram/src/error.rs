@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     InUse,
     /// The user may not do it.
     Refused,
+    /// Whether it was done is not known.
+    Unknown,
 }
 
 impl Kind {
@@ -42,6 +44,7 @@ impl Kind {
             Kind::NotFound => 10,
             Kind::InUse => 11,
             Kind::Refused => 12,
+            Kind::Unknown => 122,
         }
     }
 }
@@ -79,6 +82,11 @@ impl Error {
     /// Some of it was done.
     pub(crate) fn partial(message: impl Into<String>) -> Error {
         Error::new(Kind::Partial, message)
+    }
+
+    /// Whether it was done is not known.
+    pub(crate) fn unknown(message: impl Into<String>) -> Error {
+        Error::new(Kind::Unknown, message)
     }
 
     /// What it names does not exist.
@@ -187,6 +195,7 @@ mod tests {
             (Kind::NotFound, 10),
             (Kind::InUse, 11),
             (Kind::Refused, 12),
+            (Kind::Unknown, 122),
         ];
         for (kind, status) in statuses {
             assert_eq!(kind.exit_status(), status);

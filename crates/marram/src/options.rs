@@ -137,6 +137,9 @@ const SECTOR_BYTES: u64 = 512;
 pub(crate) struct MountOptions {
     /// Nothing can be changed through it.
     pub(crate) read_only: bool,
+    /// That it can be was said, and not only not denied: of a remount that is another thing.
+    #[serde(default)]
+    pub(crate) says_writable: bool,
     /// The pool is shown as its last group commit left it; only with `read_only`.
     #[serde(default)]
     pub(crate) no_recovery: bool,
@@ -273,8 +276,8 @@ impl MountOptions {
 
     fn set_flag(&mut self, word: &str) -> Result<()> {
         match word {
-            "ro" => self.read_only = true,
-            "rw" => self.read_only = false,
+            "ro" => (self.read_only, self.says_writable) = (true, false),
+            "rw" => (self.read_only, self.says_writable) = (false, true),
             "norecovery" => self.no_recovery = true,
             "noatime" => self.access_times = Some(AccessTimes::Never),
             "atime" | "relatime" => self.access_times = Some(AccessTimes::Relative),
@@ -328,6 +331,71 @@ impl MountOptions {
             _ => return Err(unknown(name)),
         }
         Ok(())
+    }
+
+    /// What was asked for of a mount, in words, that no remount changes: when reading moves access
+    /// times, and all else but what may be another thing at each mount.
+    pub(crate) fn words_of_mount(&self) -> (Vec<String>, Vec<String>) {
+        let times = self.access_times.map(|asked| match asked {
+            AccessTimes::Never => "noatime",
+            AccessTimes::Relative => "relatime",
+            AccessTimes::Strict => "strictatime",
+        });
+        let flags = [
+            (self.no_directory_access_times, "nodiratime"),
+            (self.lazy_times, "lazytime"),
+            (self.allow_other == Some(true), "allow_other"),
+            (self.writeback, "writeback"),
+            (self.strict_open, "strictopen"),
+            (self.no_handles, "nohandles"),
+            (self.close == Close::Publish, "close=publish"),
+            (self.fakeroot, "fakeroot"),
+            (self.casefold, "casefold"),
+            (self.no_recovery, "norecovery"),
+        ];
+        let flags =
+            flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, word)| word.to_owned());
+        let values = [
+            self.offset_bytes.map(|bytes| format!("offset={bytes}")),
+            self.consistency.map(|order| format!("consistency={}", order.name())),
+            self.durable.map(|durable| format!("durable={}", durable.name())),
+            self.cache_bytes.map(|bytes| format!("cache={bytes}")),
+            self.commit_seconds.map(|seconds| format!("commit={seconds}")),
+            self.defragment_seconds.map(|seconds| format!("defragment={seconds}")),
+        ];
+        let times = times.into_iter().map(str::to_owned).collect();
+        (times, flags.chain(values.into_iter().flatten()).collect())
+    }
+
+    /// The options for a mount that is made anew to be writable: what is not asked for stays as it
+    /// was shown before.
+    pub(crate) fn made_writable(&self, shown: &MountOptions) -> MountOptions {
+        MountOptions {
+            read_only: false,
+            no_recovery: false,
+            allow_other: self.allow_other.or(Some(shown.allow_other == Some(true))),
+            suid: self.suid.or(shown.suid).or(Some(true)),
+            dev: self.dev.or(shown.dev).or(Some(true)),
+            exec: self.exec.or(shown.exec).or(Some(true)),
+            // A read-only mount moves none, whatever was asked for.
+            access_times: self.access_times.filter(|asked| *asked != AccessTimes::Never),
+            no_directory_access_times: self.no_directory_access_times
+                || shown.no_directory_access_times,
+            lazy_times: self.lazy_times || shown.lazy_times,
+            writeback: self.writeback || shown.writeback,
+            strict_open: self.strict_open || shown.strict_open,
+            no_handles: self.no_handles || shown.no_handles,
+            close: if self.close == Close::Auto { shown.close } else { self.close },
+            consistency: self.consistency.or(shown.consistency),
+            durable: self.durable.or(shown.durable),
+            cache_bytes: self.cache_bytes.or(shown.cache_bytes),
+            commit_seconds: self.commit_seconds.or(shown.commit_seconds),
+            defragment_seconds: self.defragment_seconds.or(shown.defragment_seconds),
+            block_device: self.block_device,
+            transport: self.transport,
+            wakeful: self.wakeful,
+            ..shown.clone()
+        }
     }
 
     /// Which dataset or snapshot is meant.
@@ -493,6 +561,19 @@ mod tests {
         assert!(options.no_directory_access_times && options.lazy_times);
         let options = parse("nodiratime,lazytime,diratime,nolazytime").unwrap();
         assert_eq!(options, MountOptions::default());
+    }
+
+    #[test]
+    fn a_mount_that_is_made_writable_keeps_what_it_was_mounted_with() {
+        let words = "ro,nosuid,noatime,ordered,offset=1048576,consistency=journal,close=publish";
+        let shown = parse(words).unwrap();
+        let again = parse("remount,rw,suid").unwrap().made_writable(&shown);
+        assert!(!again.read_only && !again.remount && again.suid == Some(true));
+        assert_eq!((again.offset_bytes, again.close), (Some(1 << 20), super::Close::Publish));
+        assert_eq!(again.consistency, Some(super::Consistency::Journal));
+        let (times, others) = shown.words_of_mount();
+        assert_eq!(times, ["noatime"]);
+        assert_eq!(others, ["close=publish", "offset=1048576", "consistency=journal"]);
     }
 
     #[test]

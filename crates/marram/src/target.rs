@@ -127,6 +127,21 @@ impl Target {
         Ok(Target { daemon, ..Target::unmounted(path.to_owned()) })
     }
 
+    /// What `path` names, or what is served of it: in a file or device with partitions a home
+    /// begins at a place that only its daemon knows.
+    ///
+    /// # Errors
+    /// As for [`Target::find`].
+    pub(crate) fn find_served(path: &Path) -> Result<Target> {
+        let found = Target::find(path);
+        if found.as_ref().is_ok_and(|target| target.daemon.is_some()) {
+            return found;
+        }
+        let place = resolved(engine::path_of(path)).ok();
+        let identity = place.and_then(|place| Identity::of(&place).ok());
+        identity.and_then(daemons::serving).map(Target::of_daemon).map_or(found, Ok)
+    }
+
     /// The image that begins at a place in a file or device, as a partition does.
     ///
     /// # Errors
@@ -205,6 +220,30 @@ impl Target {
         let answer = pool.perform(operation, None, None);
         pool.close()?;
         answer
+    }
+
+    /// Has `operation` done by the daemon alone, never on the pool in its place: none if the daemon
+    /// has ended, and its mounts with it.
+    ///
+    /// # Errors
+    /// Whatever refuses it or fails, and a daemon that is there but does not answer.
+    pub(crate) fn ask_daemon(&self, operation: &Operation) -> Result<Option<Answer>> {
+        let ask = |client: Client| client.perform(operation);
+        match self.connect().and_then(|client| client.map(ask).transpose()) {
+            Err(_) if self.daemon_has_ended() => Ok(None),
+            answer => answer,
+        }
+    }
+
+    /// Whether the daemon is gone that has greeted; another one may have its pool by now.
+    fn daemon_has_ended(&self) -> bool {
+        let known = self.daemon.as_ref().map(|daemon| daemon.greeting.pid);
+        match self.connect() {
+            Ok(client) => client.is_none_or(|client| {
+                Some(client.greeting().pid) != known || client.greeting().mounts.is_empty()
+            }),
+            Err(_) => false,
+        }
     }
 
     /// Where all daemons are asked: what one of another user fails with is said, and is no reason

@@ -80,7 +80,7 @@ fn a_tree_is_made_snapshot_forked_compared_and_merged() {
     assert_eq!(read(&mnt.join("src/b.txt")), "meanwhile");
     assert_eq!(read(&mnt.join(".marram/snapshots/before/src/a.txt")), "one\ntwo\nthree\n");
     assert_eq!(fs::read(mnt.join("src/deep/large")).unwrap(), vec![7; 3 << 20]);
-    place.run("unmount mnt").good();
+    place.run("unmount sqlite:work.db").good();
     place.check();
     let listed = place.run("list sqlite:work.db").good().out;
     assert!(listed.contains("root@before") && listed.contains("try"), "{listed}");

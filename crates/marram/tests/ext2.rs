@@ -427,6 +427,19 @@ fn a_partition_of_a_disk_is_served_and_the_rest_of_the_disk_stays() {
     bench.run("mount disk.img mnt -o ro").good();
     assert_eq!(digest(&bench, "mnt"), tree);
     bench.run("unmount mnt").good();
+    remounted_in_its_place(&bench, &offset);
+    assert!(rest(&bench) == before, "bytes outside of the partition have changed");
+}
+
+/// A mount that is made writable is of the same partition, and the disk names it.
+fn remounted_in_its_place(bench: &Workbench, offset: &str) {
+    bench.run(&format!("mount whole.img mnt -o ro,{offset}")).good();
+    assert!(bench.run("status whole.img").good().out.contains(offset));
+    bench.run("mount whole.img mnt -o remount,noexec").good();
+    assert!(fs::write(bench.path("mnt/new"), "").is_err(), "nobody said that it can be written");
+    bench.run("mount whole.img mnt -o remount,rw").good();
+    fs::write(bench.path("mnt/new"), "new").unwrap();
+    bench.run("unmount whole.img").good();
 }
 
 #[test]
@@ -472,8 +485,15 @@ fn what_is_not_served_is_refused_by_name() {
         let said = bench.run(&format!("mount work.pool mnt -o {option}"));
         assert!(said.status != 0 && said.err.contains("ext2 and ext3 images only"), "{said:?}");
     }
-    let said = bench.run("mount disk.img mnt -o offset=0,durable=each");
-    assert!(said.status != 0 && said.err.contains("pmem homes only"), "{said:?}");
+    for (option, homes) in [
+        ("offset=0,durable=each", "pmem homes only"),
+        ("cache=64M", "pools and databases only"),
+        ("defragment=3600", "pools only"),
+        ("ro,norecovery", "pools only"),
+    ] {
+        let said = bench.run(&format!("mount disk.img mnt -o {option}"));
+        assert!(said.status != 0 && said.err.contains(homes), "{said:?}");
+    }
     bench.run("mount disk.img mnt -o consistency=async").good();
     let twice = bench.run("mount disk.img mnt -o consistency=soft-updates");
     assert!(twice.status != 0, "{twice:?}");

@@ -54,6 +54,7 @@ mod selection;
 #[allow(dead_code, reason = "these tests use a part of the server")]
 #[path = "../../cluster/tests/server.rs"]
 mod server;
+mod sockets;
 mod strange_names;
 mod strangers;
 mod streams;

@@ -271,6 +271,20 @@ fn conclude(bench: &Workbench, prepares: &str, id: &str, they_agree: bool) {
     bench.run(&format!("{resolve} --forget")).good();
 }
 
+/// Moves the pool that decides, and mounts it: then it is found by its id. A copy has that too, and
+/// so only a decision is believed; that there was none takes a word.
+fn move_the_decider(bench: &Workbench, (name, id): (&str, &str)) {
+    let [(decides, its_mount), (prepares, _)] = roles(bench);
+    fs::rename(bench.path(decides), bench.path("moved.pool")).unwrap();
+    bench.run(&format!("mount moved.pool {its_mount}")).good();
+    if !bench.path(&format!("{its_mount}/{name}")).exists() {
+        std::thread::sleep(Duration::from_secs(3));
+        assert!(!unfinished(bench, prepares).is_empty());
+        bench.run(&format!("tx resolve {prepares} {id}")).good();
+    }
+    wait_for("both have heard of each other", || unfinished(bench, prepares).is_empty());
+}
+
 #[test]
 fn what_is_in_doubt_is_named_and_ended_by_hand_or_by_the_other_pool() {
     let Some(bench) = both() else { return };
@@ -290,6 +304,8 @@ fn what_is_in_doubt_is_named_and_ended_by_hand_or_by_the_other_pool() {
             told.contains(&id) && told.contains("in doubt") && told.contains(decides),
             "{told}"
         );
+        let shown = bench.run(&format!("tx show {prepares} {id}"));
+        assert!(shown.status == UNKNOWN && shown.out.contains("unknown"), "{shown:?}");
         let busy = listed(&bench, mount).unwrap_err().raw_os_error();
         assert_eq!(busy, Some(16), "EBUSY");
         assert!(fs::write(bench.path(&format!("{mount}/x")), "x").is_err());
@@ -300,10 +316,7 @@ fn what_is_in_doubt_is_named_and_ended_by_hand_or_by_the_other_pool() {
             shown.as_array().unwrap().iter().any(|it| it["operation"] == "transaction-prepared")
         );
         if word == MOUNT {
-            // It has been moved meanwhile, so it is found by its id.
-            fs::rename(bench.path(decides), bench.path("moved.pool")).unwrap();
-            bench.run(&format!("mount moved.pool {its_mount}")).good();
-            wait_for("both have heard of each other", || unfinished(&bench, prepares).is_empty());
+            move_the_decider(&bench, (name, &id));
         }
         let committed = match word {
             MOUNT => bench.path(&format!("{its_mount}/{name}")).exists(),

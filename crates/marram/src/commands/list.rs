@@ -30,13 +30,16 @@ pub(super) fn run(arguments: &ListArguments, output: &Output) -> Result<u8> {
 }
 
 /// Everything that is mounted, and whether all of it is there: one home that does not answer, as
-/// one whose server is gone, is no reason to leave out the others.
+/// one whose server is gone, is no reason to leave out the others. A daemon that ends meanwhile has
+/// nothing mounted.
 fn of_all_daemons() -> (Vec<PoolList>, bool) {
     let (targets, mut are_all) = mounted_pools();
     let mut lists = Vec::new();
     for target in targets {
-        match target.among_others(list(&target)) {
-            Ok(listed) => lists.extend(listed),
+        let listed = target.ask_daemon(&Operation::List);
+        let listed = listed.and_then(|answer| answer.map(|answer| of(&target, answer)).transpose());
+        match target.among_others(listed) {
+            Ok(listed) => lists.extend(listed.flatten()),
             Err(error) => {
                 target.say_left_out(&error);
                 are_all = false;
@@ -54,7 +57,11 @@ fn mounted_pools() -> (Vec<Target>, bool) {
 }
 
 fn list(target: &Target) -> Result<PoolList> {
-    match target.perform(&Operation::List)? {
+    of(target, target.perform(&Operation::List)?)
+}
+
+fn of(target: &Target, answer: Answer) -> Result<PoolList> {
+    match answer {
         Answer::Datasets(datasets) => Ok(PoolList { pool: target.pool.clone(), datasets }),
         other => Err(unexpected(&other)),
     }

@@ -15,11 +15,11 @@ use crate::control::protocol::{
 use crate::daemon::{self, Launch, Log};
 use crate::error::{Error, Kind, Result};
 use crate::names::printable;
-use crate::options::{AccessTimes, MountOptions};
+use crate::options::MountOptions;
 use crate::output::{Output, say};
 use crate::paths::absolute;
 use crate::target::{Target, with_optional_snapshot};
-use crate::{dead_mounts, engine};
+use crate::{dead_mounts, engine, mountinfo};
 use rustix::mount::MountFlags;
 use serde::Serialize;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -28,11 +28,22 @@ use std::time::{Duration, Instant};
 
 /// How long to wait for a daemon that is just ending.
 const ENDING_PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait for a daemon that may just be starting, as lines of `/etc/fstab` are mounted
+/// side by side.
+const STARTING_PATIENCE: Duration = Duration::from_secs(5);
 /// How long to wait for a process that has the pool locked and answers nothing: a daemon that is
 /// just starting or a command that is at work, most likely.
 const LOCKED_PATIENCE: Duration = Duration::from_millis(500);
-/// What the device says then; the second when the kernel itself has it, for another mount.
-const LOCKED: [&str; 2] = ["in use by", "is mounted or part of"];
+/// What the device says then; the second when the kernel itself has it, for another mount; the
+/// third of a pmem image, and the last of a home in a database, which has no lock.
+const LOCKED: [&str; 4] =
+    ["in use by", "is mounted or part of", "another process uses it", "another process serves"];
+/// What the first of them says of a process that is one of ours: a daemon replays its log before it
+/// answers.
+const OURS: &str = "(marram)";
+/// Mount options that are for homes alone.
+const STREAMS_LACK: [&str; 8] =
+    ["offset", "consistency", "durable", "cache", "commit", "defragment", "fakeroot", "casefold"];
 /// How long to wait for an unmount that somebody else may just have begun.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -188,6 +199,7 @@ fn worth_waiting(error: &Error, began: Instant) -> bool {
     let patience = match error.kind {
         Kind::InUse if ending => ENDING_PATIENCE,
         Kind::InUse if error.message.contains(THERE_ALREADY) => UNMOUNT_PATIENCE,
+        Kind::InUse if error.message.contains(OURS) => STARTING_PATIENCE,
         Kind::InUse if LOCKED.iter().any(|words| error.message.contains(words)) => LOCKED_PATIENCE,
         _ => Duration::ZERO,
     };
@@ -239,6 +251,14 @@ fn show_streams(directory: PathBuf, plan: &MountPlan) -> Result<(PathBuf, i32, M
         ))
         .hint("leave out what names a dataset or snapshot, and writeback"));
     }
+    let (_, asked) = options.words_of_mount();
+    let of_homes = |word: &&String| {
+        STREAMS_LACK.iter().any(|lacking| word.split('=').next() == Some(*lacking))
+    };
+    if let Some(word) = asked.iter().find(of_homes) {
+        return Err(Error::usage(format!("mount option {word} means nothing to a stream"))
+            .hint("leave it out"));
+    }
     let paths = std::iter::once(&plan.target).chain(&plan.then);
     let streams: Vec<PathBuf> = paths.map(|path| absolute(path)).collect::<Result<_>>()?;
     let last = streams.last().cloned().unwrap_or_default();
@@ -280,6 +300,9 @@ fn remount(directory: &Path, options: &MountOptions) -> Result<(PathBuf, i32, Mo
     let greeting = &daemon.greeting;
     let here = greeting.mounts.iter().rev().find(|mount| mount.directory == directory);
     let report = here.cloned().ok_or_else(nothing)?;
+    let stays_read_only = is_read_only(directory, &report)? && !options.says_writable;
+    let read_only = options.read_only || stays_read_only;
+    let options = &MountOptions { read_only, ..options.clone() };
     if let Some(user) = daemon.other_user().filter(|_| report.read_only && !options.read_only) {
         return Err(Error::usage(format!("{} is a mount of user {user}", directory.display()))
             .hint("he alone can make it writable"));
@@ -301,6 +324,13 @@ fn remount(directory: &Path, options: &MountOptions) -> Result<(PathBuf, i32, Mo
         target.perform(&Operation::Sync)?;
     }
     Ok((target.pool, pid, report))
+}
+
+/// Whether a mount is read-only, from the start or by a remount.
+fn is_read_only(directory: &Path, report: &MountReport) -> Result<bool> {
+    let entry = mountinfo::mount_on(directory)?;
+    let is_now = entry.is_some_and(|it| it.options.split(',').any(|word| word == "ro"));
+    Ok(report.read_only || is_now)
 }
 
 /// Mounts anew what was read-only from the start: its daemon has the pool open for reading only. If
@@ -328,23 +358,15 @@ fn make_writable(
         .hint("unmount the pool and mount it again"));
     }
     target.check_still_there()?;
-    let has = |word: &str| report.options.split(',').any(|one| one == word);
+    // What is not asked for anew stays as it was mounted.
+    let shown = MountOptions::parse(std::slice::from_ref(&report.options))?;
     let again = MountPlan {
         target: target.pool.clone(),
         then: Vec::new(),
         directory: report.directory.clone(),
         options: MountOptions {
-            remount: false,
             dataset: Some(source.dataset.to_string()),
-            fakeroot: has("fakeroot"),
-            casefold: has("casefold"),
-            allow_other: options.allow_other.or(Some(has("allow_other"))),
-            suid: options.suid.or(Some(!has("nosuid"))),
-            dev: options.dev.or(Some(!has("nodev"))),
-            exec: options.exec.or(Some(!has("noexec"))),
-            // A read-only mount moves none, whatever was asked for.
-            access_times: options.access_times.filter(|asked| *asked != AccessTimes::Never),
-            ..options.clone()
+            ..options.made_writable(&shown)
         },
         foreground: false,
         log: None,
@@ -352,7 +374,8 @@ fn make_writable(
     super::unmount::unmount(&report.directory, false)
         .map_err(|error| error.during("was mounted read-only from the start"))?;
     mount(&again).inspect_err(|_| {
-        let as_before = MountOptions { read_only: true, ..again.options.clone() };
+        let no_recovery = shown.no_recovery;
+        let as_before = MountOptions { read_only: true, no_recovery, ..again.options.clone() };
         let _told_already = mount(&MountPlan { options: as_before, ..again.clone() });
     })
 }
@@ -363,18 +386,15 @@ fn check_remount(report: &MountReport, options: &MountOptions) -> Result<()> {
         Err(Error::failed(format!("{place} {why}")).hint("unmount it and mount it again"))
     };
     let words: Vec<&str> = report.options.split(',').collect();
-    let asked = options.access_times.map(|asked| match asked {
-        AccessTimes::Never => "noatime",
-        AccessTimes::Relative => "relatime",
-        AccessTimes::Strict => "strictatime",
-    });
-    let others =
-        [(options.no_directory_access_times, "nodiratime"), (options.lazy_times, "lazytime")];
-    let mut all = asked.into_iter().chain(others.into_iter().filter(|one| one.0).map(|one| one.1));
-    if all.any(|asked| !words.contains(&asked)) {
+    let has = |asked: &&String| words.contains(&asked.as_str());
+    let (times, others) = options.words_of_mount();
+    if !times.iter().all(|asked| has(&asked)) {
         return refused("keeps the access times as it was mounted; a remount cannot change that");
     }
-    Ok(())
+    match others.iter().find(|asked| !has(asked)) {
+        Some(asked) => refused(&format!("was mounted without {asked}; a remount cannot change it")),
+        None => Ok(()),
+    }
 }
 
 /// Refuses setuid programs and device nodes on the mount of a user, which can have any content.

@@ -53,7 +53,8 @@ pub(super) fn bind(daemon: &Daemon, request: &MountRequest) -> Result<(PathBuf, 
 /// Whether nothing is asked for but a dataset or snapshot.
 fn is_plain(options: &MountOptions) -> bool {
     let (dataset, snapshot) = (options.dataset.clone(), options.snapshot.clone());
-    *options == MountOptions { dataset, snapshot, ..MountOptions::default() }
+    let says_writable = options.says_writable;
+    *options == MountOptions { dataset, snapshot, says_writable, ..MountOptions::default() }
 }
 
 fn out_of_sight(daemon: &Daemon, request: &MountRequest) -> Error {

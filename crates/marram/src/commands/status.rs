@@ -5,11 +5,10 @@ use super::sight::{note_sight, place_of};
 use super::stream::is_stream;
 use crate::arguments::StatusArguments;
 use crate::commands::answers::unexpected;
-use crate::control::client::Client;
 use crate::control::daemons;
 use crate::control::protocol::{
-    Answer, DamageRow, MountReport, Operation, ScheduleRow, ShownReport, StatusReport, TwoPoolRow,
-    WriteOrder,
+    Answer, DaemonReport, DamageRow, MountReport, Operation, ScheduleRow, ShownReport,
+    StatusReport, TwoPoolRow, WriteOrder,
 };
 use crate::control::server::clear_abandoned;
 use crate::error::{Error, Kind, Result};
@@ -70,10 +69,8 @@ fn of_all_daemons() -> (Vec<Report>, bool) {
     let (daemons, mut are_all) = daemons::all_to_show();
     let mut reports = Vec::new();
     for target in daemons.into_iter().map(Target::of_daemon) {
-        let ask = |client: Client| client.perform(&Operation::Status).and_then(report);
-        match target.connect().and_then(|client| client.map(ask).transpose()) {
+        match target.ask_daemon(&Operation::Status).and_then(|told| told.map(report).transpose()) {
             Ok(told) => reports.extend(told),
-            Err(_) if has_ended(&target) => (),
             Err(error) => {
                 if let Err(error) = target.among_others::<()>(Err(error)) {
                     target.say_left_out(&error);
@@ -85,19 +82,10 @@ fn of_all_daemons() -> (Vec<Report>, bool) {
     (reports, are_all)
 }
 
-/// Whether the daemon is gone that has greeted; another one may have its pool by now.
-fn has_ended(target: &Target) -> bool {
-    let known = target.daemon.as_ref().map(|daemon| daemon.greeting.pid);
-    match target.connect() {
-        Ok(client) => client.map(|client| client.greeting().pid) != known,
-        Err(_) => false,
-    }
-}
-
 /// What is meant by a path.
 fn targets(path: &Path) -> Result<Vec<Target>> {
     if !is_stream(path) {
-        return Ok(vec![Target::find(path)?]);
+        return Ok(vec![Target::find_served(path)?]);
     }
     let shown: Vec<Target> = daemons::showing(path)?.into_iter().map(Target::of_daemon).collect();
     match shown.is_empty() {
@@ -264,6 +252,25 @@ fn coloured(text: &str, health: &str, colour: bool) -> String {
     }
 }
 
+/// What a home holds in memory, in its own terms.
+fn memory(report: &StatusReport, daemon: &DaemonReport, exact: bool) -> String {
+    let (cache, dirty) = (report.cache_bytes, report.dirty_bytes);
+    let [cache, dirty] = [cache, dirty].map(|bytes| size_text(bytes, exact));
+    let (seconds, known) = (daemon.commit_seconds, daemon.known_inodes);
+    match (&report.medium, &report.write_order) {
+        (None, _) => format!(
+            "cache {cache}, {dirty} to be committed within {seconds} s; {known} inodes known to \
+             the kernel"
+        ),
+        (_, Some(order)) => {
+            let graph = size_text(order.graph_bytes, exact);
+            format!("{graph} of changes that wait, written within {seconds} s")
+        }
+        _ if report.dirty_bytes > 0 => format!("{dirty} wait to be published"),
+        _ => "nothing waits".to_owned(),
+    }
+}
+
 fn daemon_lines(report: &StatusReport, exact: bool) -> Vec<String> {
     let Some(daemon) = &report.daemon else {
         let mut lines = vec!["daemon:       none, the pool is not mounted".to_owned()];
@@ -282,13 +289,7 @@ fn daemon_lines(report: &StatusReport, exact: bool) -> Vec<String> {
             daemon.version,
             instant_text(daemon.started_seconds, exact)
         ),
-        format!(
-            "memory:       cache {}, {} to be committed within {} s; {} inodes known to the kernel",
-            size_text(report.cache_bytes, exact),
-            size_text(report.dirty_bytes, exact),
-            daemon.commit_seconds,
-            daemon.known_inodes
-        ),
+        format!("memory:       {}", memory(report, daemon, exact)),
         format!("log:          {log}"),
     ];
     lines.extend(daemon.dedup.as_ref().map(|totals| {

@@ -10,10 +10,13 @@ mod view;
 mod word;
 
 use self::open::open;
+use self::report::UNKNOWN;
 use self::word::names;
 use crate::arguments::{TxKind, TxListArguments, TxNamedArguments};
 use crate::commands::answers::unexpected;
-use crate::control::protocol::{Answer, Operation, OperationRow, TransactionRow};
+use crate::control::protocol::{
+    Answer, JointId, Operation, OperationRow, Request, Standing, TransactionRow, TwoPoolRow,
+};
 use crate::error::{Error, Result};
 use crate::names::printable;
 use crate::output::{Align, Output, Table, instant_text};
@@ -29,7 +32,7 @@ pub(super) fn run(kind: &TxKind, output: &Output) -> Result<u8> {
         TxKind::Abort(arguments) => lasting::abort(arguments, output).map(|()| 0),
         TxKind::Diff(arguments) => lasting::diff(arguments, output).map(|()| 0),
         TxKind::List(arguments) => list(arguments, output).map(|()| 0),
-        TxKind::Show(arguments) => show(arguments, output).map(|()| 0),
+        TxKind::Show(arguments) => show(arguments, output),
         TxKind::Resolve(arguments) => resolve::resolve(arguments, output).map(|()| 0),
     }
 }
@@ -91,23 +94,39 @@ struct Shown {
     operation: Option<u64>,
 }
 
-/// Committed is what the log of operations has an entry of: the commit itself has made it.
-fn show(arguments: &TxNamedArguments, output: &Output) -> Result<()> {
-    let target = Target::find_also_inside(&arguments.target)?;
+/// One of which it is not known whether it was committed.
+#[derive(Serialize)]
+struct Unknown {
+    id: String,
+    state: &'static str,
+    reason: String,
+}
+
+/// Committed is what the log of operations has an entry of: the commit itself has made it. Exits
+/// with [`UNKNOWN`] if there is none yet, and may be one.
+fn show(arguments: &TxNamedArguments, output: &Output) -> Result<u8> {
+    let target = || Target::find_also_inside(&arguments.target);
     let id = &arguments.id;
     let is_meant = |other: &str| names(id, other);
-    let found = open(&target)?.into_iter().find(|row| is_meant(&row.id)).map(shown_open);
+    let found = open(&target()?)?.into_iter().find(|row| is_meant(&row.id)).map(shown_open);
+    // Asked before the log: what ends meanwhile has its entry then.
+    let undecided = undecided(&target, &is_meant, id)?;
     let found = match found {
         Some(found) => Some(found),
-        None => committed(&Target::find_also_inside(&arguments.target)?, &is_meant)?,
+        None => committed(&target()?, &is_meant)?,
     };
-    let unknown = || {
+    if let (None, Some(reason)) = (&found, undecided) {
+        let unknown = Unknown { id: id.clone(), state: "unknown", reason };
+        output.print(&unknown, || format!("{id} unknown: {}\n", unknown.reason));
+        return Ok(UNKNOWN);
+    }
+    let not_found = || {
         Error::not_found(format!("no transaction {id} is open, and none was committed")).hint(
             "it was refused or aborted, or had changed nothing, or is older than the last 1,000 \
              operations",
         )
     };
-    let shown = found.ok_or_else(unknown)?;
+    let shown = found.ok_or_else(not_found)?;
     output.print(&shown, || {
         let Shown { id, state, dataset, also, other_pool, seconds, command, operation } = &shown;
         let pool = other_pool.iter().map(|it| printable(it.display().to_string()));
@@ -117,7 +136,34 @@ fn show(arguments: &TxNamedArguments, output: &Output) -> Result<()> {
         let time = instant_text(*seconds, false);
         format!("{id} {state} {time} in {dataset}{others}{entry}: {command}\n")
     });
-    Ok(())
+    Ok(0)
+}
+
+/// Why it is not known yet whether a transaction was committed, if that is so.
+fn undecided(
+    target: &dyn Fn() -> Result<Target>,
+    is_meant: &dyn Fn(&str) -> bool,
+    id: &str,
+) -> Result<Option<String>> {
+    let of = JointId { id: id.to_owned(), other: String::new() };
+    let standing = target()?.connect()?.map(|client| client.ask(&Request::Standing(of)));
+    // A home without such a word has no transaction that ends out of sight.
+    if let Some(Ok(Answer::Standing(Standing { is_open: true, .. }))) = standing {
+        return Ok(Some("it is being ended at this moment: ask again".to_owned()));
+    }
+    let report = match target()?.perform(&Operation::Status)? {
+        Answer::Status(report) => report,
+        other => return Err(unexpected(&other)),
+    };
+    let waits = |row: &TwoPoolRow| row.state == TwoPoolRow::PREPARED && is_meant(&row.id);
+    if let Some(row) = report.two_pools.iter().find(|row| waits(row)) {
+        let other = printable(row.other.path.display().to_string());
+        return Ok(Some(format!(
+            "{other} decides, and has not been heard: mount it, or see `marram tx resolve`"
+        )));
+    }
+    let failed = report.reason.filter(|_| report.health == "read-only");
+    Ok(failed.map(|reason| format!("{reason}; unmount and mount it, and ask again")))
 }
 
 fn shown_open(row: TransactionRow) -> Shown {

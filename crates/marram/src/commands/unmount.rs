@@ -6,13 +6,13 @@ use crate::arguments::UnmountArguments;
 use crate::commands::answers::unexpected;
 use crate::control::daemons::{self, Daemon, Served};
 use crate::control::protocol::{Answer, MountReport, Request, UnmountedPlace};
-use crate::dead_mounts;
 use crate::error::{Error, Result};
 use crate::mountinfo::{self, DeviceNumber};
 use crate::names::shell_word;
 use crate::output::{Output, Progress};
 use crate::paths::absolute;
 use crate::target::Target;
+use crate::{dead_mounts, engine};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -73,12 +73,19 @@ fn unmount_telling(target: &Path, detach: bool, tell: Tell<'_>) -> Result<Unmoun
         dead_mounts::clear(target)?;
         return Ok(Unmounted { directories: vec![target.to_owned()], ..Unmounted::default() });
     }
-    let path = absolute(target)?;
+    let path = match engine::server_url(target)? {
+        Some(url) => url,
+        None => absolute(engine::path_of(target))?,
+    };
     let mut unmounted = Unmounted { directories: directories(&path)?, ..Unmounted::default() };
-    for directory in unmounted.directories.iter().rev() {
+    for (count, directory) in unmounted.directories.iter().rev().enumerate() {
+        let in_part = |error: Error| match count {
+            0 => error,
+            _ => Error::partial(format!("{error}; {count} of its mounts came off before")),
+        };
         if marram_fuse::is_dead_mount(directory) {
-            dead_mounts::clear(directory)?;
-        } else if let Some(user) = unmount_one(directory, detach, tell)? {
+            dead_mounts::clear(directory).map_err(in_part)?;
+        } else if let Some(user) = unmount_one(directory, detach, tell).map_err(in_part)? {
             unmounted.used_elsewhere.push((directory.clone(), user));
         }
     }
@@ -108,7 +115,7 @@ fn directories(path: &Path) -> Result<Vec<PathBuf>> {
         }
         return named(path, directories);
     }
-    let target = Target::find(path)?;
+    let target = Target::find_served(path)?;
     let directories: Vec<PathBuf> = match &target.daemon {
         Some(daemon) => in_sight(path, daemon)?,
         None => dead_mounts::of_pool(&target.pool)?,
@@ -170,6 +177,14 @@ fn unmount_one(directory: &Path, detach: bool, tell: Tell<'_>) -> Result<Option<
     marram_fuse::unmount(directory, detach).map_err(|error| refusal(&error))?;
     match (served, entry) {
         (Some(served), Some(entry)) => wait_until_gone(served, entry.device, directory, detach),
+        // Through a block device the kernel itself waits for the daemon.
+        (None, Some(entry)) if entry.file_system == "fuse.marram" && !detach => {
+            let place = directory.display();
+            let text = format!(
+                "{place} is unmounted, but its daemon does not answer: it may not be durable yet"
+            );
+            Err(Error::partial(text).hint("all is durable once the daemon's process has ended"))
+        }
         _ => Ok(None),
     }
 }

@@ -18,8 +18,19 @@ use std::time::{Duration, Instant};
 
 /// How long a daemon may take to greet. It greets without touching the pool.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to wait before a daemon that has hung up is asked again.
+const HUNG_UP_PAUSE: Duration = Duration::from_millis(50);
 /// Bytes of a stream that are handed on at once.
 const PIECE_BYTES: usize = 256 << 10;
+
+/// What an attempt to talk to a daemon comes to.
+enum Attempt {
+    Greeted(Box<Client>),
+    /// No socket, one that a crashed daemon left, or one that somebody else serves.
+    Absent,
+    /// It has so many conversations that it takes no more; or it is ending, and gone in a moment.
+    HungUp,
+}
 
 /// A daemon that has greeted.
 #[derive(Debug)]
@@ -38,14 +49,30 @@ impl Client {
     /// # Errors
     /// When something is there but does not greet as a daemon does.
     pub(crate) fn connect(socket: &Path, owner: Option<u32>) -> Result<Option<Client>> {
+        let began = Instant::now();
+        loop {
+            match Client::attempt(socket, owner)? {
+                Attempt::Greeted(client) => return Ok(Some(*client)),
+                Attempt::Absent => return Ok(None),
+                Attempt::HungUp if began.elapsed() > GREETING_TIMEOUT => {
+                    let socket = socket.display();
+                    let text = format!("the daemon ({socket}) has more to do than it takes");
+                    return Err(Error::failed(text).hint("try again when others have ended"));
+                }
+                Attempt::HungUp => std::thread::sleep(HUNG_UP_PAUSE),
+            }
+        }
+    }
+
+    fn attempt(socket: &Path, owner: Option<u32>) -> Result<Attempt> {
         let stream = match peer::connect(socket) {
             Ok(stream) => stream,
-            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) if is_absent(&error) => return Ok(Attempt::Absent),
             Err(error) => return Err(Error::system("connect to", socket, error)),
         };
         let user = peer::user_of(&stream);
         if !peer::may_answer(socket, user, owner) {
-            return Ok(None);
+            return Ok(Attempt::Absent);
         }
         let process = peer::process_of(&stream).map(|process| format!("process {process}, "));
         let broken = |reason: String| {
@@ -53,14 +80,16 @@ impl Client {
             Error::failed(format!("the daemon ({process}{}) {reason}", socket.display()))
         };
         let mut stream = BufReader::new(stream);
-        let line = read_within(&mut stream, GREETING_BYTES_MAX, GREETING_TIMEOUT)
-            .map_err(|error| broken(format!("does not greet: {error}")))?;
-        if line.is_empty() {
-            return Ok(None);
-        }
+        let line = match read_within(&mut stream, GREETING_BYTES_MAX, GREETING_TIMEOUT) {
+            Ok(line) if line.is_empty() => return Ok(Attempt::HungUp),
+            Ok(line) => line,
+            Err(error) if is_end(&error) => return Ok(Attempt::HungUp),
+            Err(error) => return Err(broken(format!("does not greet: {error}"))),
+        };
         let greeting = serde_json::from_slice(&line)
             .map_err(|error| broken(format!("does not greet as one of ours: {error}")))?;
-        Ok(Some(Client { stream, greeting, user, patience: None }))
+        let client = Client { stream, greeting, user, patience: None };
+        Ok(Attempt::Greeted(Box::new(client)))
     }
 
     /// The user of the daemon; none if the kernel does not tell.
@@ -338,6 +367,11 @@ fn is_absent(error: &std::io::Error) -> bool {
         error.kind(),
         ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::NotADirectory
     )
+}
+
+/// Whether the other end has gone.
+fn is_end(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
 }
 
 fn lost(error: std::io::Error) -> Error {

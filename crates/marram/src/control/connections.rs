@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Most connections of root and the daemon's own user at a time; further ones are closed at once.
-const OWN_MAX: usize = 32;
+const OWN_MAX: usize = 256;
 /// Most connections of all other users together.
 const OTHERS_MAX: usize = 64;
 /// Most connections of one of them.

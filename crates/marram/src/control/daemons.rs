@@ -89,7 +89,7 @@ impl Daemon {
         ))
         .hint(format!(
             "unmount that one first, with `marram unmount {}`; `marram send` and `marram receive` \
-             make a copy that has an id of its own",
+             make a copy that has an id of its own, and `tune2fs -U random` gives an image one",
             shell_word(&mount.directory)
         ))
     }
@@ -240,6 +240,12 @@ pub(crate) fn showing(file: &Path) -> Result<Vec<Daemon>> {
     Ok(all().into_iter().filter(shows).collect())
 }
 
+/// The daemon that serves what lies in a file or device, wherever in it that begins.
+pub(crate) fn serving(identity: Identity) -> Option<Daemon> {
+    let serves = |daemon: &Daemon| daemon.greeting.served.is_some_and(|it| it.is_same(identity));
+    all().into_iter().find(serves)
+}
+
 /// All daemons of this user, or for root of everybody whose pools and streams they serve.
 pub(crate) fn all() -> Vec<Daemon> {
     found().0
@@ -272,7 +278,8 @@ fn found() -> (Vec<Daemon>, Vec<Error>) {
 /// Whether a daemon of another user serves what that user owns; says so if not.
 fn is_about_his_own(daemon: &Daemon) -> bool {
     let Some(user) = daemon.other_user() else { return true };
-    let is_his = owner_of(&daemon.greeting.pool) == Some(user);
+    let is_on_server = matches!(daemon.greeting.served, Some(Identity::Url { .. }));
+    let is_his = is_on_server || owner_of(&daemon.greeting.pool) == Some(user);
     if !is_his {
         peer::warn_of(&daemon.socket, Some(user));
     }

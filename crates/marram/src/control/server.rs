@@ -16,7 +16,10 @@ use crate::control::protocol::{
     Request, Response, SendOrder,
 };
 use crate::error::{Error, Result};
+use crate::paths;
 use marram_client::control::DATASETS_MAX;
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::fs::File;
@@ -38,6 +41,9 @@ const PRESENCE_TICK: Duration = Duration::from_millis(100);
 /// How long a daemon that ends waits for the last answers to be sent. One of them may be that of
 /// an unmount whose `umount(2)` returns only when the kernel has let go of a million inodes.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often a daemon that nobody asks looks whether its socket still has its name: the folder of a
+/// user's sockets goes when that user logs out.
+const NAME_TICK: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
 /// What a daemon does with requests.
 pub(crate) trait Service: Send + Sync + 'static {
@@ -87,9 +93,12 @@ pub(crate) trait Service: Send + Sync + 'static {
 
 /// A socket that is being served; taking it away ends that.
 pub(crate) struct ControlSocket {
-    path: PathBuf,
+    name: Name,
     connections: Connections,
 }
+
+/// Where a socket is found; nowhere once it was taken away.
+type Name = Arc<Mutex<Option<PathBuf>>>;
 
 impl ControlSocket {
     /// Serves `service` on a socket at `path`, in place of one that a crashed daemon left. The
@@ -98,27 +107,14 @@ impl ControlSocket {
     /// # Errors
     /// When the socket cannot be made, or another daemon has it.
     pub(crate) fn serve(path: &Path, service: Arc<dyn Service>) -> Result<ControlSocket> {
-        let failed = |error| Error::system("make the control socket", path, error);
-        let _nobody_clears_it = path.parent().map(hold_folder).transpose().map_err(failed)?;
-        if peer::connect(path).is_ok() {
-            return Err(served_elsewhere(path));
-        }
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(failed(error));
-            }
-            _ => {}
-        }
-        let listener = UnixListener::bind(path).map_err(failed)?;
-        let mode = if service.is_open_to_others() { 0o666 } else { 0o600 };
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
-        let connections = Connections::default();
-        let counted = connections.clone();
+        let listener = bind(path, &*service)?;
+        let (connections, name) = (Connections::default(), Arc::new(Mutex::new(Some(path.into()))));
+        let (counted, known) = (connections.clone(), Arc::clone(&name));
         std::thread::Builder::new()
             .name("control".to_owned())
-            .spawn(move || accept(&listener, &service, &counted))
-            .map_err(failed)?;
-        Ok(ControlSocket { path: path.to_owned(), connections })
+            .spawn(move || accept(listener, &known, &service, &counted))
+            .map_err(|error| Error::system("make the control socket", path, error))?;
+        Ok(ControlSocket { name, connections })
     }
 
     /// Takes the name away, so that no new client finds it; those that are there go on.
@@ -130,8 +126,48 @@ impl ControlSocket {
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         // Without the name no client finds it; a name that is left does no harm.
-        let _gone_or_harmless = std::fs::remove_file(&self.path);
+        let _gone_or_harmless = self.name.lock().take().map(std::fs::remove_file);
     }
+}
+
+/// Makes a socket with this name.
+fn bind(path: &Path, service: &dyn Service) -> Result<UnixListener> {
+    let failed = |error| Error::system("make the control socket", path, error);
+    let _nobody_clears_it = path.parent().map(hold_folder).transpose().map_err(failed)?;
+    if peer::connect(path).is_ok() {
+        return Err(served_elsewhere(path));
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    let mode = if service.is_open_to_others() { 0o666 } else { 0o600 };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Makes the socket anew, in the folder that is to be had now, if its name is gone; none if not.
+fn bind_again(name: &Name, service: &dyn Service) -> Option<UnixListener> {
+    let mut name = name.lock();
+    let path = name.as_ref()?;
+    let gone = std::fs::symlink_metadata(path).err()?;
+    if gone.kind() != ErrorKind::NotFound {
+        return None;
+    }
+    let folder = paths::control_folder();
+    let path = folder.join(path.file_name()?);
+    // What fails now is tried again.
+    paths::make_control_folder(&folder).ok()?;
+    let listener = bind(&path, service).ok()?;
+    *name = Some(path);
+    Some(listener)
+}
+
+/// Waits for a client; false if nobody has come for a while.
+fn has_client(listener: &UnixListener) -> bool {
+    let mut asked = [PollFd::new(listener, PollFlags::IN)];
+    !matches!(poll(&mut asked, Some(&NAME_TICK)), Ok(0))
 }
 
 /// Removes the sockets in `folder` that crashed daemons have left. Others stay.
@@ -188,9 +224,18 @@ impl Drop for Begun<'_> {
     }
 }
 
-fn accept(listener: &UnixListener, service: &Arc<dyn Service>, connections: &Connections) {
-    for stream in listener.incoming() {
-        let Ok(stream) = stream else {
+fn accept(
+    mut listener: UnixListener,
+    name: &Name,
+    service: &Arc<dyn Service>,
+    connections: &Connections,
+) {
+    loop {
+        if !has_client(&listener) {
+            listener = bind_again(name, service.as_ref()).unwrap_or(listener);
+            continue;
+        }
+        let Ok((stream, _)) = listener.accept() else {
             // Out of descriptors: those that are there end soon.
             std::thread::sleep(Duration::from_millis(10));
             continue;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Largest hand-over that a daemon reads, in bytes.
-const LAUNCH_BYTES_MAX: u64 = 64 << 10;
+const LAUNCH_BYTES_MAX: u64 = 16 << 20;
 /// Longest name of a log, in bytes, without its ending.
 const LOG_NAME_BYTES_MAX: usize = 200;
 
@@ -122,11 +122,10 @@ fn prepare(launch: &Launch) -> Result<Log> {
     // Refused when it leads a group already: then it has a session's independence anyway.
     let _leader_already = rustix::process::setsid();
     rustix::process::chdir("/").map_err(failed)?;
-    let path = match &launch.log {
-        Some(path) => path.clone(),
+    let log = match &launch.log {
+        Some(path) => Log::to_file(path)?,
         None => default_log(&launch.pool)?,
     };
-    let log = Log::to_file(&path)?;
     if let Some(file) = log.duplicate_file() {
         rustix::stdio::dup2_stderr(&file).map_err(failed)?;
     }
@@ -134,18 +133,20 @@ fn prepare(launch: &Launch) -> Result<Log> {
 }
 
 /// The log of the pool at `pool`. Users without a home (services, `mount(8)` for `nobody`) have it
-/// beside their control sockets: no mount fails for want of a place for its log.
-fn default_log(pool: &Path) -> Result<PathBuf> {
-    let made = |folder: PathBuf| {
+/// beside their control sockets, and so has everybody whose folder of logs cannot be written to: no
+/// mount fails for want of a place for its log.
+fn default_log(pool: &Path) -> Result<Log> {
+    let usual = || {
+        let folder = paths::log_folder()?;
         let made = std::fs::create_dir_all(&folder);
-        made.map_err(|error| Error::system("make the folder", &folder, error)).map(|()| folder)
+        made.map_err(|error| Error::system("make the folder", &folder, error))?;
+        Log::to_file(&folder.join(log_name(pool)))
     };
-    let beside_sockets = |_| {
+    usual().or_else(|_| {
         let folder = paths::control_folder();
-        paths::make_control_folder(&folder).map(|()| folder)
-    };
-    let folder = paths::log_folder().and_then(made).or_else(beside_sockets)?;
-    Ok(folder.join(log_name(pool)))
+        paths::make_control_folder(&folder)?;
+        Log::to_file(&folder.join(log_name(pool)))
+    })
 }
 
 /// A name for the log of the pool at `pool` that no other pool's log has: its path with dashes,

@@ -229,6 +229,14 @@ impl OpenTransactions {
         table.ending.remove(id);
     }
 
+    /// Refuses one that is just being ended: it may be committed.
+    ///
+    /// # Errors
+    /// That it is.
+    pub(super) fn refuse_ending(&self, id: &str) -> Result<()> {
+        self.0.lock().refuse_ending(id)
+    }
+
     /// Whether one may still be committed: it is open, or just being ended.
     pub(super) fn may_be_committed(&self, id: &str) -> bool {
         let table = self.0.lock();
@@ -342,6 +350,15 @@ impl Table {
         }
     }
 
+    /// Refuses one that is just being ended: it may be committed.
+    fn refuse_ending(&self, id: &str) -> Result<()> {
+        match self.ending.contains(id) {
+            false => Ok(()),
+            true => Err(Error::unknown(format!("transaction {id} is being ended at this moment"))
+                .hint("`marram tx show TARGET ID` tells what has become of it")),
+        }
+    }
+
     /// What begins, is open or ends inside of one.
     fn inside(&self, id: &str) -> Vec<String> {
         let is_inside = |(_, outer): &(&String, &String)| outer.as_str() == id;
@@ -349,6 +366,7 @@ impl Table {
     }
 
     fn take(&mut self, id: &str) -> Result<OpenTransaction> {
+        self.refuse_ending(id)?;
         let taken = self.open.remove(id).ok_or_else(|| not_open(id))?;
         self.ending.insert(id.to_owned());
         Ok(taken)

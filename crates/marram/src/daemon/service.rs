@@ -225,9 +225,9 @@ fn check_same_terms(daemon: &Daemon, request: &MountRequest) -> Result<()> {
         let now = daemon.mode.consistency.map_or("its default", Consistency::name);
         return differs("consistency", format!("consistency={now}"));
     }
-    let [wanted, served] = [options.offset_bytes, daemon.mode.offset_bytes];
-    if wanted.unwrap_or(0) != served.unwrap_or(0) {
-        return differs("offset", format!("offset={}", served.unwrap_or(0)));
+    let served = daemon.mode.offset_bytes.unwrap_or(0);
+    if options.offset_bytes.is_some_and(|bytes| bytes != served) {
+        return differs("offset", format!("offset={served}"));
     }
     if options.fakeroot != daemon.mode.fakeroot {
         let now = if daemon.mode.fakeroot { "fakeroot" } else { "owners as they are" };

@@ -8,9 +8,9 @@ use super::state::{Closed, Daemon};
 use super::{background, image, transactions, two_pools};
 use crate::control::protocol::VERSION;
 use crate::control::server::{ControlSocket, clear_abandoned};
-use crate::engine::source::{CACHE_BYTES_DEFAULT, Pace};
+use crate::engine::source::{Asked, CACHE_BYTES_DEFAULT, Pace};
 use crate::engine::{self, OpenMode};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::paths;
 use crate::process::own_pid;
 use std::sync::Arc;
@@ -36,9 +36,12 @@ pub(crate) fn run(launch: &Launch, log: Log, ready: impl FnOnce(&Ready)) -> Resu
     let log = |line: &str| daemon.log.write(line);
     daemon.home.clear_left(&log);
     transactions::clear_places(&daemon);
-    let socket = serve_control(&daemon)?;
+    let close = |_: &Error| {
+        let _first_error_counts = daemon.close_for_good();
+    };
+    let socket = serve_control(&daemon).inspect_err(close)?;
     two_pools::settle(&daemon);
-    background::start(&daemon, signals)?;
+    background::start(&daemon, signals).inspect_err(close)?;
     let mounted = mount(&daemon, &launch.mount);
     if mounted.is_ok() {
         announce(&daemon, ready);
@@ -86,6 +89,11 @@ fn mode(launch: &Launch) -> OpenMode {
         pace: Pace {
             commit_seconds: options.commit_seconds.unwrap_or(usual.commit_seconds),
             rewriting_seconds: options.defragment_seconds.unwrap_or(usual.rewriting_seconds),
+        },
+        asked: Asked {
+            cache: options.cache_bytes.is_some(),
+            commit: options.commit_seconds.is_some(),
+            defragment: options.defragment_seconds.is_some_and(|seconds| seconds > 0),
         },
         consistency: options.consistency,
         offset_bytes: options.offset_bytes,

@@ -51,6 +51,7 @@ pub(super) fn prepare(daemon: &Daemon, joint: &JointCommit) -> Result<Answer> {
         return Err(Error::usage("of two pools that with the smaller id decides"));
     }
     let pools = capability(daemon)?;
+    daemon.transactions.refuse_ending(&joint.id)?;
     check_is_joint(daemon, joint)?;
     let decider = &reached_beside(daemon, &joint.other)?;
     refuse_of_others(&find(decider)?.ok_or_else(|| gone(decider))?, decider)?;
@@ -233,7 +234,10 @@ pub(super) fn settle(daemon: &Daemon) {
 /// What the other pool's word means for one that is not over; nothing if that is not known.
 fn resolution_of(daemon: &Daemon, row: &TwoPoolRow) -> Option<Resolution> {
     let standing = ask_standing(&row.other, &named_here(daemon, &row.id)).ok().flatten()?;
-    let is_over = !standing.is_open && !standing.has_failed;
+    // Where nothing is at its path it is found by its id, which a copy of before has too: that
+    // knows of no decision, and is no witness that there was none.
+    let is_moved = std::fs::symlink_metadata(&row.other.path).is_err();
+    let is_over = !standing.is_open && !standing.has_failed && !is_moved;
     match row.state.as_str() {
         TwoPoolRow::PREPARED if standing.is_decided => Some(Resolution::Committed),
         TwoPoolRow::PREPARED => is_over.then_some(Resolution::Aborted),

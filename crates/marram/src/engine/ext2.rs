@@ -141,8 +141,8 @@ impl Kind for Ext2Kind {
         }))
     }
 
-    fn is_image(&self) -> bool {
-        true
+    fn takes(&self) -> &'static [&'static str] {
+        &["consistency", "fakeroot", "casefold", "commit"]
     }
 }
 
@@ -272,6 +272,12 @@ fn lacking(operation: &Operation) -> &'static str {
         Operation::Log | Operation::Undo { .. } => "log of operations",
         Operation::Grow { .. } => "way to grow; `resize2fs` has one",
         Operation::Partials | Operation::DropPartial { .. } => "streams",
+        Operation::Space { .. } | Operation::Footprints(_) | Operation::Sharing => {
+            "report of space; `df` has one"
+        }
+        Operation::Hold { .. } | Operation::Release { .. } => "snapshots",
+        Operation::Grants(_) => "rights to hand out",
+        Operation::Resolve { .. } => "transactions",
         _ => "datasets",
     }
 }

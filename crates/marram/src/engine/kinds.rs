@@ -71,23 +71,33 @@ pub(crate) fn open(path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
             *kinds.iter().find(is_there).unwrap_or(&kinds[0])
         }
     };
-    if mode.consistency.is_some() && !kind.is_image() {
-        let what = "mount option consistency goes with ext2 and ext3 images only";
-        return Err(Error::usage(what).hint("leave it out: other homes have one order of writes"));
-    }
-    if mode.fakeroot && !kind.is_image() {
-        let what = "mount option fakeroot goes with ext2 and ext3 images only";
-        return Err(Error::usage(what).hint("leave it out: mount as root to set owners"));
-    }
-    if mode.casefold && !kind.is_image() {
-        let what = "mount option casefold goes with ext2 and ext3 images only";
-        return Err(Error::usage(what).hint(
-            "leave it out: a pool's datasets are made so, `marram create POOL -O casefold=on`",
-        ));
-    }
-    if mode.durable.is_some() && !kind.has_modes() {
-        let what = "mount option durable goes with pmem homes only";
-        return Err(Error::usage(what).hint("leave it out: elsewhere an fsync makes durable"));
-    }
+    refuse_meaningless(mode, kind.takes())?;
     kind.open(path, mode)
+}
+
+/// Refuses what was asked for and means nothing to a home that takes only these.
+fn refuse_meaningless(mode: &OpenMode, takes: &[&str]) -> Result<()> {
+    let images = "ext2 and ext3 images";
+    let asked = [
+        (mode.consistency.is_some(), "consistency", images, "other homes have one order of writes"),
+        (mode.fakeroot, "fakeroot", images, "mount as root to set owners"),
+        (
+            mode.casefold,
+            "casefold",
+            images,
+            "a pool's datasets are made so, `marram create POOL -O casefold=on`",
+        ),
+        (mode.durable.is_some(), "durable", "pmem homes", "elsewhere an fsync makes durable"),
+        (mode.asked.cache, "cache", "pools and databases", "the kernel's memory is the cache"),
+        (mode.asked.commit, "commit", "pools, pmem homes and images", "changes wait a second"),
+        (mode.asked.defragment, "defragment", "pools", "nothing is rewritten in the background"),
+        (mode.skip_log, "norecovery", "pools", "with ro nothing is written, and a log is replayed"),
+    ];
+    for (is_asked, word, homes, hint) in asked {
+        if is_asked && !takes.contains(&word) {
+            let text = format!("mount option {word} goes with {homes} only");
+            return Err(Error::usage(text).hint(format!("leave it out: {hint}")));
+        }
+    }
+    Ok(())
 }

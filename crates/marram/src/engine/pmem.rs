@@ -183,8 +183,8 @@ impl Kind for PmemKind {
         Ok(Arc::new(PmemHome { path, identity, id, files, medium, durable, interval, read_only }))
     }
 
-    fn has_modes(&self) -> bool {
-        true
+    fn takes(&self) -> &'static [&'static str] {
+        &["durable", "commit"]
     }
 }
 

@@ -113,16 +113,8 @@ pub(super) trait Kind: Sync {
     /// There is none, another process has it (named), or it cannot be read.
     fn open(&self, path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>>;
 
-    /// Whether it is an image of a file system with an order of writes, a place in its file and
-    /// owners that are a user's choice.
-    fn is_image(&self) -> bool {
-        false
-    }
-
-    /// Whether it is a user's choice when an operation becomes durable.
-    fn has_modes(&self) -> bool {
-        false
-    }
+    /// The mount options that mean something to it, of those that do not to all.
+    fn takes(&self) -> &'static [&'static str];
 }
 
 /// How often a home works in the background.
@@ -143,6 +135,17 @@ impl Default for Pace {
     }
 }
 
+/// Options that have a default, and mean nothing to some homes: whether they were asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    /// How much memory for the cache.
+    pub(crate) cache: bool,
+    /// How long a change may wait.
+    pub(crate) commit: bool,
+    /// How often files are rewritten.
+    pub(crate) defragment: bool,
+}
+
 /// How to open a home.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenMode {
@@ -154,6 +157,8 @@ pub(crate) struct OpenMode {
     pub(crate) cache_bytes: u64,
     /// How often it works in the background.
     pub(crate) pace: Pace,
+    /// Which of these were asked for, and are not the default.
+    pub(crate) asked: Asked,
     /// Which order of writes is asked for.
     pub(crate) consistency: Option<Consistency>,
     /// Where in a file or device an image begins, in bytes.
@@ -196,6 +201,7 @@ impl OpenMode {
             skip_log: false,
             cache_bytes: COMMAND_CACHE_BYTES,
             pace: Pace::default(),
+            asked: Asked::default(),
             consistency: None,
             offset_bytes: None,
             fakeroot: false,

@@ -140,7 +140,7 @@ impl Running {
                 Leftovers::Kill => waited > KILL_GRACE * 2,
             };
             if is_over {
-                return living();
+                return named(living());
             }
             let below = Below::now();
             if how == Leftovers::Kill {
@@ -238,6 +238,14 @@ pub(crate) fn is_in_foreground() -> bool {
 }
 
 /// Whether children are left that have not ended.
+/// Those that are left, of which there is one at least: also if `/proc` shows none of them.
+fn named(mut living: Vec<Survivor>) -> Vec<Survivor> {
+    if living.is_empty() {
+        living.push(Survivor { pid: 0, command: "a process that /proc does not show".to_owned() });
+    }
+    living
+}
+
 fn has_children() -> bool {
     loop {
         match wait(WaitOptions::NOHANG) {

@@ -89,19 +89,20 @@ fn below(root: i32, parents: &BTreeMap<i32, i32>) -> BTreeSet<i32> {
     found
 }
 
-/// The parent of a process that has not ended.
+/// The parent of a process that has not ended. One whose first thread has ended goes on with the
+/// others.
 fn living_parent(pid: i32) -> Option<i32> {
-    parent_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    let (parent, has_ended) = parent_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    let threads = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    (!has_ended || threads() > 1).then_some(parent)
 }
 
-/// The parent in a line of `/proc/PID/stat`; none of a process that has ended.
-fn parent_in(line: &str) -> Option<i32> {
+/// The parent in a line of `/proc/PID/stat`, and whether the first thread has ended.
+fn parent_in(line: &str) -> Option<(i32, bool)> {
     // The name stands in brackets and may have any character in it.
     let mut fields = line.rsplit_once(')')?.1.split_whitespace();
-    match fields.next()? {
-        "Z" | "X" => None,
-        _ => fields.next()?.parse().ok(),
-    }
+    let has_ended = matches!(fields.next()?, "Z" | "X");
+    Some((fields.next()?.parse().ok()?, has_ended))
 }
 
 fn command_of(pid: i32) -> String {
@@ -123,8 +124,8 @@ mod tests {
 
     #[test]
     fn the_parent_stands_behind_a_name_of_any_characters() {
-        assert_eq!(parent_in("12 (a) b) S 7 1 1"), Some(7));
-        assert_eq!(parent_in("12 (a) Z 7 1 1"), None, "it has ended");
+        assert_eq!(parent_in("12 (a) b) S 7 1 1"), Some((7, false)));
+        assert_eq!(parent_in("12 (a) Z 7 1 1"), Some((7, true)));
         assert_eq!(parent_in("12 (a"), None);
     }
 

@@ -12,7 +12,7 @@ use crate::control::daemons::Daemon;
 use crate::control::protocol::{
     Answer, Author, BeginOrder, BegunTransaction, JointCommit, JointOutcome, PoolPlace, Request,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::private_view::Refusal;
 use crate::target::Target;
 use std::path::PathBuf;
@@ -118,7 +118,9 @@ impl OpenTransaction {
         // asked, and stays so if it has been refused untouched.
         let own = lasting.into_iter().find(|daemon| daemon.greeting.pool_id == preparing);
         let is_refused = matches!(answered, Ok(Err(_)));
-        if !(is_refused && own.is_some_and(|own| may_be_open(own, &id))) {
+        let is_ending = matches!(&answered, Ok(Err(error)) if error.kind == Kind::Unknown);
+        let stays = is_ending || is_refused && own.is_some_and(|own| may_be_open(own, &id));
+        if !stays {
             let decides = decides.with_patience(Some(ABORT_PATIENCE));
             let _ends_with_the_conversation = decides.ask(&Request::Abort(id));
         }
@@ -129,6 +131,7 @@ impl OpenTransaction {
             }
             Ok(Ok(Answer::Joint(JointOutcome::InDoubt(error)))) => Ok(Outcome::Unknown(error)),
             Ok(Ok(other)) => Err(unexpected(&other).into()),
+            Ok(Err(error)) if error.kind == Kind::Unknown => Ok(Outcome::Unknown(error)),
             Ok(Err(error)) => Err(error.during("nothing was committed").into()),
             Err(error) => Ok(Outcome::Unknown(error.during(told.display()))),
         }
@@ -196,6 +199,7 @@ pub(super) fn commit(client: Client, id: &str) -> std::result::Result<Outcome, R
             None => Outcome::Refused(summary.conflicts),
         }),
         Ok(Ok(other)) => Err(unexpected(&other).into()),
+        Ok(Err(error)) if error.kind == Kind::Unknown => Ok(Outcome::Unknown(error)),
         Ok(Err(error)) => Err(error.during("nothing was committed").into()),
         Err(error) => Ok(Outcome::Unknown(error.during(pool.display()))),
     }

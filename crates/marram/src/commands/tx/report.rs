@@ -12,7 +12,7 @@ use std::path::Path;
 /// Exit status of a commit that was refused.
 const REFUSED: u8 = 123;
 /// Exit status of one of which it is not known whether it was done.
-const UNKNOWN: u8 = 122;
+pub(super) const UNKNOWN: u8 = 122;
 /// Most lines about conflicts in the text for people.
 const LINES_MAX: usize = 20;
 

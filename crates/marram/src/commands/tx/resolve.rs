@@ -39,7 +39,7 @@ pub(super) fn resolve(arguments: &TxResolveArguments, output: &Output) -> Result
     if resolution == Resolution::Committed && !needs_it() {
         // It needs no answer any more. If it does not hear of it, it asks.
         let other = Target::unmounted(row.other.path.clone());
-        let other = daemon_of(&row.other).unwrap_or(other);
+        let other = daemon_of(&row.other).ok().flatten().unwrap_or(other);
         let _it_asks = end(&other, there, Resolution::Forgotten);
     }
     let (outcome, by_hand) = match resolution {
@@ -98,7 +98,8 @@ fn asked(row: &TwoPoolRow, there: &JointId) -> Result<Resolution> {
     match row.state.as_str() {
         TwoPoolRow::PREPARED if standing.is_decided => Ok(Resolution::Committed),
         TwoPoolRow::PREPARED if is_over => Ok(Resolution::Aborted),
-        TwoPoolRow::PREPARED => Err(Error::in_use(format!("{path} has not decided yet"))),
+        TwoPoolRow::PREPARED => Err(Error::in_use(format!("{path} has not decided yet"))
+            .hint(format!("`marram tx abort {path} {}` ends what is open there", row.id))),
         TwoPoolRow::DECIDED if is_over && !standing.is_prepared => Ok(Resolution::Forgotten),
         TwoPoolRow::DECIDED => Err(Error::in_use(format!(
             "the transaction is not over in {path}, which needs the answer"
@@ -113,7 +114,7 @@ fn asked(row: &TwoPoolRow, there: &JointId) -> Result<Resolution> {
 
 /// How it stands in the other pool, mounted or not.
 fn standing(place: &PoolPlace, of: &JointId) -> Result<Standing> {
-    if let Some(client) = daemon_of(place).map(|it| it.connect()).transpose()?.flatten() {
+    if let Some(client) = daemon_of(place)?.map(|it| it.connect()).transpose()?.flatten() {
         return match client.ask(&Request::Standing(of.clone()))? {
             Answer::Standing(standing) => Ok(standing),
             other => Err(unexpected(&other)),
@@ -137,9 +138,13 @@ fn standing(place: &PoolPlace, of: &JointId) -> Result<Standing> {
     })
 }
 
-fn daemon_of(place: &PoolPlace) -> Option<Target> {
-    let found = daemons::all().into_iter().find(|daemon| daemon.greeting.pool_id == place.id);
-    found.map(Target::of_daemon)
+/// The daemon that has the pool, of this user or root; none if it has none.
+///
+/// # Errors
+/// Another pool is where it was, or a copy of it is mounted.
+fn daemon_of(place: &PoolPlace) -> Result<Option<Target>> {
+    let found = daemons::of_pool_or_moved(&place.path, &place.id)?;
+    Ok(found.filter(|daemon| daemon.other_user().is_none()).map(Target::of_daemon))
 }
 
 fn status(target: &Target) -> Result<StatusReport> {

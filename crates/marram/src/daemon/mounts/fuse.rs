@@ -100,8 +100,6 @@ pub(in crate::daemon) fn describe(
         (fuse.access_times == marram_fuse::AccessTimes::Never, "noatime"),
         (fuse.access_times == marram_fuse::AccessTimes::Relative, "relatime"),
         (fuse.access_times == marram_fuse::AccessTimes::Strict, "strictatime"),
-        (asked.no_directory_access_times, "nodiratime"),
-        (asked.lazy_times, "lazytime"),
         (fuse.allow_other, "allow_other"),
         (kernel_checks, "default_permissions"),
         (true, if fuse.writeback { "writeback" } else { "ordered" }),
@@ -109,9 +107,12 @@ pub(in crate::daemon) fn describe(
         (fuse.syncs_closes, "close=publish"),
         (!fuse.file_handles, "nohandles"),
         (fuse.wakeful, "wakeful"),
-        (asked.fakeroot, "fakeroot"),
-        (asked.casefold, "casefold"),
     ];
-    let said: Vec<&str> = words.iter().filter(|(said, _)| *said).map(|(_, word)| *word).collect();
+    let said = words.into_iter().filter(|(said, _)| *said).map(|(_, word)| word.to_owned());
+    let mut said: Vec<String> = said.collect();
+    // A remount to writable mounts anew, and reads these here. Access times are those of the mount.
+    let (_, asked) = asked.words_of_mount();
+    let others: Vec<String> = asked.into_iter().filter(|word| !said.contains(word)).collect();
+    said.extend(others);
     said.join(",")
 }

@@ -110,9 +110,15 @@ fn options_like(like: &MountReport) -> MountOptions {
 fn discard(daemon: &Daemon, fork: &Source) -> Result<()> {
     let Some(transactions) = daemon.home.transactions() else { return Ok(()) };
     let began = Instant::now();
+    // A commit of it may go on though its client is gone, for as long as it takes.
+    let id = fork.dataset.transaction();
+    let waits = || {
+        began.elapsed() < DISCARD_PATIENCE
+            || id.is_some_and(|id| daemon.transactions.may_be_committed(id))
+    };
     loop {
         match transactions.discard(fork) {
-            Err(error) if error.kind == Kind::InUse && began.elapsed() < DISCARD_PATIENCE => {
+            Err(error) if error.kind == Kind::InUse && waits() => {
                 std::thread::sleep(DISCARD_TICK);
             }
             done => return done,

@@ -62,6 +62,10 @@ impl Kind for ClusterKind {
             clock: HostClock::default(),
         }))
     }
+
+    fn takes(&self) -> &'static [&'static str] {
+        &["cache"]
+    }
 }
 
 /// A cluster home that is open.

@@ -42,6 +42,10 @@ impl Kind for PoolKind {
     fn open(&self, path: &Path, mode: &OpenMode) -> Result<Arc<dyn Home>> {
         Ok(Arc::new(PoolHome::open(path, mode)?))
     }
+
+    fn takes(&self) -> &'static [&'static str] {
+        &["cache", "commit", "defragment", "norecovery"]
+    }
 }
 
 /// A pool that is open, and what it does in the background.
