@@ -29,6 +29,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) lookup_nodes_left: usize,
     /// Whether the superblock has the feature of blocks in many pieces.
     pub(crate) may_be_scattered: bool,
+    /// Blocks may have several owners.
+    pub(crate) may_be_owned: bool,
 }
 
 /// Where a block begins on the device, in bytes.

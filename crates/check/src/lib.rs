@@ -6,7 +6,8 @@
 //! [`check`] looks at everything that can be reached: superblocks, the intent log, the pool's own
 //! tree, the tree of every dataset and snapshot, each file system in them, and compares what is
 //! reached with what is recorded. What is wrong comes out as a [`Finding`]; `docs/check.md` lists
-//! the kinds. An image of a pmem home is looked at by a module of its own, `pmem`.
+//! the kinds. [`FileSystemItems`] looks at one file system, wherever its items are stored. An image
+//! of a pmem home is looked at by a module of its own, `pmem`.
 //!
 //! **Any image gets an answer.** Every walk is bounded by levels and keys, every length by the
 //! format, and memory by one bit for a grain that is in use, some tens of bytes for an inode of one
@@ -41,6 +42,7 @@ use marram_device::Device;
 use marram_format::pointer::{DEVICE_GRAINS_MAX, GRAIN_BYTES};
 use marram_format::version::feature;
 
+pub use dataset::{FileFault, FileItem, FileSystemItems, InodeCounts};
 pub use error::Error;
 pub use finding::{Finding, FindingKind, Place as FindingPlace, Severity};
 pub use reporter::FINDINGS_PER_KIND_MAX;
@@ -100,6 +102,7 @@ pub fn check(
             superblock.next_dataset
         },
         may_be_scattered: superblock.features_incompatible & feature::SCATTERED != 0,
+        may_be_owned: superblock.features_read_compatible & feature::OWNERS != 0,
         lookup_nodes_left: tree::ALL_LOOKUP_NODES_MAX,
     };
     let log = log::read_head(&mut checker, &superblock);

@@ -60,7 +60,8 @@ fn check_transactions(checker: &mut Checker<'_>, pool: &PoolTree, superblock: &S
         if record.state != TransactionState::Prepared {
             continue;
         }
-        for (number, part) in (*first..).zip(&record.datasets) {
+        for (at, part) in (0..).zip(&record.datasets) {
+            let number = first.saturating_add(at);
             let is_before = |entry: &&OperationRecord| {
                 entry.subject == part.dataset && entry.before == part.before && part.before != 0
             };

@@ -303,5 +303,12 @@ impl PoolTree {
 fn owners(checker: &mut Checker<'_>, item: &Item) -> ItemResult {
     let record = OwnersRecord::decode(&item.value).map_err(malformed)?;
     checker.owners.add(item.key.offset, record.count);
-    Ok(())
+    match checker.may_be_owned {
+        true => Ok(()),
+        // The block is freed then without a look at its other owners.
+        false => {
+            let detail = "the superblock does not tell of the feature owners".to_owned();
+            Err((FindingKind::ItemMisplaced, detail))
+        }
+    }
 }

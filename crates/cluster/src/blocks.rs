@@ -138,6 +138,10 @@ impl Blocks {
             .map(|(upload, _)| upload)
             .filter(|it| seen.insert(it.reference.id))
             .collect();
+        if missing.is_empty() {
+            // A place that another database holds may lack what the rows know.
+            self.hold.refuse_held()?;
+        }
         let mut rest = &missing[..];
         while !rest.is_empty() {
             let mut bytes = 0;
@@ -219,7 +223,13 @@ impl Blocks {
             uploads.iter().map(|it| (name(it), stored(it, self.compression()))).collect();
         objects.write(&contents)?;
         self.hold.note_upload();
-        self.hold.refuse_held()?;
+        if let Err(error) = self.hold.refuse_held() {
+            // It is tried again under other names.
+            for (name, _) in &contents {
+                let _stays_as_after_a_crash = objects.remove(name);
+            }
+            return Err(error);
+        }
         let mut changes = Vec::new();
         for it in uploads {
             if lost.contains(&it.reference.id) {
@@ -462,28 +472,37 @@ impl Blocks {
         objects.list(part)
     }
 
-    /// The next part is another one. One that cannot be looked through is left until the next
-    /// mount.
+    /// The next part is another one.
     pub(crate) fn part_is_done(&self) {
         self.looked_through.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Those of some objects that no row knows, as a power cut leaves them, become loose.
-    pub(crate) fn strays(&self, listed: &[ObjectName], now: i64) -> Result<Vec<Change>> {
-        let mut changes = Vec::new();
+    /// Those of some objects that no row knows, as a power cut leaves them, become loose. One whose
+    /// row has something wrong stays what it is; the first such error comes along.
+    pub(crate) fn strays(
+        &self,
+        listed: &[ObjectName],
+        now: i64,
+    ) -> Result<(Vec<Change>, Option<Error>)> {
+        let (mut changes, mut first_error) = (Vec::new(), None);
         for some in listed.chunks(STRAYS_ASKED) {
             let asked = |name: &ObjectName| {
                 let loose = Range::one(Table::Loose, name.key());
                 [loose, Range::one(Table::Blocks, name.block.to_vec())]
             };
-            let found = self.rows.read(&some.iter().flat_map(asked).collect::<Vec<_>>())?;
-            for (name, rows) in some.iter().zip(found.chunks(2)) {
-                if rows[0].is_empty() && !names(rows[1].first(), name)? {
-                    changes.push(loose_object(&self.rows, name, now));
+            let asked: Vec<Range> = some.iter().flat_map(asked).collect();
+            let mut found = self.rows.read_each(&asked)?.into_iter();
+            for name in some {
+                let is_loose = found.next().is_some_and(|rows| !rows.is_empty());
+                let row = next_row(&mut found);
+                match row.and_then(|row| names(row.as_ref(), name)) {
+                    Ok(is_named) if is_loose || is_named => {}
+                    Ok(_) => changes.push(loose_object(&self.rows, name, now)),
+                    Err(error) => first_error = first_error.or(Some(error)),
                 }
             }
         }
-        Ok(changes)
+        Ok((changes, first_error))
     }
 }
 

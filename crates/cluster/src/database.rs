@@ -182,6 +182,15 @@ pub trait Database: Send + Sync {
         None
     }
 
+    /// What the engine itself finds wrong with the database, in words; for the verifier. A server
+    /// looks after its own.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    fn faults(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
     /// All that was written before the call is durable when it returns, also what other clients
     /// have written. For databases of which each write is durable this is nothing.
     fn settle(&self) -> Result<()> {

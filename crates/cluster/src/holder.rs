@@ -3,13 +3,15 @@
 //! A database that was copied is two homes with one place for blocks. Each would take away the
 //! files that it does not know, which the other one has put there since. So one **holds** the
 //! place: a token stands there, and in a row of the database, and a new one is put at each opening
-//! for writing, at the end if something was uploaded, and before a sweep behind uploads. A database
+//! for writing, at the end if something was uploaded, and every few seconds behind uploads, also
+//! while several clients have the store open. A database
 //! that does not know the token is a copy, or an older state. The place also says which database
 //! it is, as far as the engine can tell it from a copy made a moment ago.
 //!
 //! The row is durable before the token stands in the place, and keeps the tokens before it: a crash
-//! leaves a place whose token the database knows. Whatever does not hold the place puts no row for
-//! what it uploads, and removes nothing there.
+//! leaves a place whose token the database knows. It is looked at again after that, since a row has
+//! room for a few, and others may have put theirs meanwhile. Whatever does not hold the place puts
+//! no row for what it uploads, and removes nothing there.
 
 use crate::database::{Change, Table};
 use crate::format::{Holder, HolderRow, Token, keys};
@@ -77,7 +79,11 @@ impl Hold {
                  remove {file} and mount it again: blocks that this database does not know go then"
             ))
         };
-        let Some(bytes) = objects.holder()? else { return Ok(None) };
+        let Some(bytes) = objects.holder()? else {
+            // A place that was emptied says nothing either.
+            objects.probe()?;
+            return Ok(None);
+        };
         let there = Holder::decode(&bytes).ok_or_else(|| held("what it says is not understood"))?;
         let own = self.database_id()?;
         if ![own, UNKNOWN].contains(&there.database) && own != UNKNOWN {
@@ -126,7 +132,7 @@ impl Hold {
     /// Another database holds it; the place or the database fails.
     pub(crate) fn take(&self, session: [u8; 16]) -> Result<()> {
         let Some(objects) = &self.objects else { return Ok(()) };
-        let there = self.token_there(&**objects)?;
+        let mut there = self.token_there(&**objects)?;
         for _ in 0..TRIES_MAX {
             let (old, row) = self.holder_row()?;
             let token = self.new_token(session);
@@ -138,11 +144,16 @@ impl Hold {
             self.rows.database().settle()?;
             *self.tokens.lock() = row.0;
             let holder = Holder { token, database: self.database_id()? };
-            return match objects.set_holder(holder.encode().as_bytes()) {
+            match objects.set_holder(holder.encode().as_bytes()) {
                 // What is full has to be emptied. The token that is there is one of the row.
-                Err(Error::NoSpace) => Ok(()),
-                set => set,
-            };
+                Err(Error::NoSpace) => return Ok(()),
+                set => set?,
+            }
+            // Others may have put so many meanwhile that the row has let go of it.
+            if self.holder_row()?.1.0.contains(&token) {
+                return Ok(());
+            }
+            there = Some(token);
         }
         Err(Error::Overtaken)
     }

@@ -255,6 +255,16 @@ impl Database for SqliteDatabase {
         Ok(identity)
     }
 
+    /// Its pages have no checksums: what holds them together is looked at, row by row.
+    fn faults(&self) -> Result<Vec<String>> {
+        self.reading(|moment| {
+            let mut statement = moment.prepare("PRAGMA integrity_check(20)")?;
+            let said = statement.query_map([], |row| row.get::<_, String>(0))?;
+            let words = |line: rusqlite::Result<String>| line.unwrap_or_else(|it| it.to_string());
+            Ok(said.map(words).filter(|line| line != "ok").collect())
+        })
+    }
+
     fn bytes(&self) -> Result<u64> {
         self.reading(|moment| {
             let number =

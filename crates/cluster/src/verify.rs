@@ -17,8 +17,9 @@ use marram_store::{Error, Key, Result, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Rows that one question asks for.
+/// Rows that one question asks for, and entries of the log, each of which may be large.
 const ROWS_ASKED: usize = 256;
+const ENTRIES_ASKED: usize = 4;
 /// Findings that are kept; more are counted.
 const FINDINGS_MAX: usize = 1000;
 
@@ -33,6 +34,18 @@ pub struct Verified {
     pub notes: Vec<String>,
     /// Entries of the log, datasets and snapshots, items, and blocks that were read.
     pub counts: Counts,
+    /// The rows are those of the last entry of the log.
+    pub has_followed: bool,
+}
+
+impl Verified {
+    /// Takes note of what does not fit.
+    pub fn find(&mut self, finding: String) {
+        self.findings_count += 1;
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        }
+    }
 }
 
 /// How much was read.
@@ -106,7 +119,7 @@ fn verify_opened(
         verified: Verified::default(),
     };
     verifier.run()?;
-    Ok(verifier.verified)
+    Ok(Verified { has_followed: verifier.has_followed, ..verifier.verified })
 }
 
 struct Verifier<'d> {
@@ -136,6 +149,9 @@ struct Place {
 
 impl Verifier<'_> {
     fn run(&mut self) -> Result<()> {
+        for fault in self.database.faults()? {
+            self.find(format!("database: {fault}"));
+        }
         self.log()?;
         self.clients()?;
         self.lines()?;
@@ -155,10 +171,7 @@ impl Verifier<'_> {
     }
 
     fn find(&mut self, finding: String) {
-        self.verified.findings_count += 1;
-        if self.verified.findings.len() < FINDINGS_MAX {
-            self.verified.findings.push(finding);
-        }
+        self.verified.find(finding);
     }
 
     /// Looks at each row of a table; what is wrong with one is a finding.
@@ -168,8 +181,9 @@ impl Verifier<'_> {
         mut look: impl FnMut(&mut Self, &Row) -> Result<()>,
     ) -> Result<()> {
         let mut from = Vec::new();
+        let asked = if table == Table::Log { ENTRIES_ASKED } else { ROWS_ASKED };
         loop {
-            let range = Range::first(table, from, vec![u8::MAX; 80], ROWS_ASKED);
+            let range = Range::first(table, from, vec![u8::MAX; 80], asked);
             let rows = self.database.read(&[range])?.concat();
             for (key, sealed) in &rows {
                 let looked = self.unsealed(table, key, sealed);
@@ -184,7 +198,7 @@ impl Verifier<'_> {
                 }
             }
             match rows.last() {
-                Some((last, _)) if rows.len() == ROWS_ASKED => from = [&last[..], &[0]].concat(),
+                Some((last, _)) if rows.len() == asked => from = [&last[..], &[0]].concat(),
                 _ => return Ok(()),
             }
         }
@@ -223,6 +237,10 @@ impl Verifier<'_> {
         let end = last.map_or(0, |(number, _)| number);
         if end < followed {
             self.find(format!("log: it ends with {end}, but rows follow it up to {followed}"));
+        }
+        if end > followed + 1 {
+            // An entry is put only where the rows follow the one before.
+            self.find(format!("log: it ends with {end}, and rows follow it only up to {followed}"));
         }
         if end > followed {
             self.has_followed = false;

@@ -16,6 +16,7 @@ use marram_store::{Error, Key, Result, Store, kind};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn opened(database: &Arc<dyn Database>) -> Result<Cluster> {
     Cluster::open(Arc::clone(database), after_all(3, &StillClock::new()))
@@ -152,6 +153,20 @@ fn a_copy_from_the_middle_of_work_is_refused_once_the_original_has_swept_or_clos
 }
 
 #[test]
+fn a_copy_that_was_made_beside_two_hosts_is_refused_once_they_have_uploaded() {
+    let (folder, clock) = (folder(), StillClock::new());
+    let (memory, database) = in_memory(folder.path());
+    let [first, second] = [1, 2]
+        .map(|client| Cluster::open(Arc::clone(&database), options(client, None, &clock)).unwrap());
+    put(&first, "root", 2, 1).unwrap();
+    first.sweep_step(Vec::new()).unwrap();
+    let copied: Arc<dyn Database> = Arc::new(memory.copy());
+    put(&second, "root", 3, 2).unwrap();
+    second.sweep_step(Vec::new()).unwrap();
+    refused(&copied, "is a copy or an older state of it");
+}
+
+#[test]
 fn the_one_that_was_held_by_removes_nothing_and_names_nothing_once_another_has_taken_over() {
     let (folder, clock) = (folder(), StillClock::new());
     let blocks = folder.path().join("blocks");
@@ -223,10 +238,19 @@ fn one_that_dies_at_any_change_while_it_takes_hold_finds_itself_again() {
     }
 }
 
-/// A place that cannot say anything new, as one that is full.
-struct Full(Kept);
+/// How a place says something new.
+type Says = Box<dyn Fn(&Kept, &[u8]) -> Result<()> + Send + Sync>;
 
-impl Objects for Full {
+/// A place to which nothing can be written, and that says something new in a way of its own.
+struct Saying(Kept, Says);
+
+impl Saying {
+    fn full(kept: &Kept) -> Saying {
+        Saying(kept.clone(), Box::new(|_, _| Err(Error::NoSpace)))
+    }
+}
+
+impl Objects for Saying {
     fn write(&self, _: &[(marram_cluster::format::ObjectName, Vec<u8>)]) -> Result<()> {
         Err(Error::NoSpace)
     }
@@ -247,8 +271,8 @@ impl Objects for Full {
         self.0.holder()
     }
 
-    fn set_holder(&self, _: &[u8]) -> Result<()> {
-        Err(Error::NoSpace)
+    fn set_holder(&self, said: &[u8]) -> Result<()> {
+        (self.1)(&self.0, said)
     }
 
     fn holder_place(&self) -> String {
@@ -279,9 +303,37 @@ fn a_full_place_is_opened_as_often_as_it_takes_to_empty_it() {
     };
     with(Arc::new(kept.clone())).unwrap().close().unwrap();
     for _ in 0..3 * TOKENS_MAX {
-        with(Arc::new(Full(kept.clone()))).unwrap().close().unwrap();
+        with(Arc::new(Saying::full(&kept))).unwrap().close().unwrap();
     }
     with(Arc::new(kept)).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_token_that_comes_when_the_row_has_let_go_of_it_is_followed_by_another() {
+    let memory = MemoryDatabase::default();
+    let kept = Kept::new(&memory, None);
+    let database: Arc<dyn Database> = Arc::new(memory.clone());
+    made_with(&database, 7, Some(Arc::new(kept.clone())));
+    let clock = StillClock::new();
+    let with = {
+        let (database, clock) = (Arc::clone(&database), clock.clone());
+        move |client: u8, objects: Arc<dyn Objects>| {
+            Cluster::open_with(Arc::clone(&database), objects, options(client, None, &clock))
+        }
+    };
+    let others = with.clone();
+    let is_late = AtomicBool::new(true);
+    let late: Says = Box::new(move |kept, said| {
+        if is_late.swap(false, Ordering::Relaxed) {
+            for client in 0..=TOKENS_MAX as u8 {
+                others(10 + client, Arc::new(kept.clone())).unwrap().close().unwrap();
+            }
+        }
+        kept.set_holder(said)
+    });
+    let first = with(1, Arc::new(Saying(kept.clone(), late))).unwrap();
+    with(2, Arc::new(kept)).unwrap().close().unwrap();
+    first.close().unwrap();
 }
 
 #[test]

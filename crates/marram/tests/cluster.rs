@@ -92,6 +92,40 @@ fn a_tree_is_made_snapshot_forked_compared_and_merged() {
     place.check();
 }
 
+/// Takes one row of the newest items out of a copy of a home; says how many there are.
+const WITHOUT_A_ROW: &str = r#"
+import shutil, sqlite3, sys
+home, copy, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
+shutil.copy(home, copy)
+rows = sqlite3.connect(copy, isolation_level=None)
+keys = [key for key, in rows.execute("SELECT key FROM heads ORDER BY key")]
+rows.execute("DELETE FROM heads WHERE key = ?", [keys[number]])
+rows.close()
+print(len(keys))
+"#;
+
+/// A row that is gone breaks no seal: what the file system is without it says so.
+#[test]
+fn a_row_that_is_gone_is_found_by_what_it_meant() {
+    let Some(place) = Place::new() else { return };
+    let mnt = place.mount();
+    fs::create_dir(mnt.join("d")).unwrap();
+    fs::write(mnt.join("d/file"), "content").unwrap();
+    std::os::unix::fs::symlink("file", mnt.join("d/link")).unwrap();
+    fs::hard_link(mnt.join("d/file"), mnt.join("again")).unwrap();
+    place.run("unmount mnt").good();
+    place.check();
+    let without = |number: usize| -> usize {
+        let number = number.to_string();
+        let words = ["python3", "-c", WITHOUT_A_ROW, "work.db", "copy.db", &number];
+        place.bench.host(&words).good().out.trim().parse().unwrap()
+    };
+    for number in 0..without(0) {
+        without(number);
+        place.run("check sqlite:copy.db").refused(3, &[]);
+    }
+}
+
 #[test]
 fn what_fsync_acknowledged_survives_a_killed_daemon() {
     let Some(place) = Place::new() else { return };

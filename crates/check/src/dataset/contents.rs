@@ -1,21 +1,17 @@
-//! The items of a dataset, one after another.
+//! The items of a dataset, one after another, and the blocks that they have.
 
-use super::links::Links;
-use super::object::Object;
+use super::files::{FileFault, FileItem, FileSystemItems};
 use super::paths::path_of;
 use super::references::{Fault, References};
-use super::usage::Usages;
 use super::{Holding, holding, take_own};
 use crate::block_set::BlockSet;
 use crate::checker::{Checker, offset_of};
 use crate::finding::{FindingKind, Place};
+use crate::summary::Summary;
 use crate::tree::{Item, Tree, Visitor};
 use marram_format::key::{Key, kind};
 use marram_format::pointer::{Pointer, PointerFlags};
-use marram_format::record::{Counters, InodeCount, InodeKind, OrphanReason};
 
-/// Counters of inodes lie at offsets up to this.
-const COUNT_OFFSET_MAX: u64 = 1024;
 /// Objects from this on count references to adopted blocks.
 const ADOPTED_OBJECTS: u64 = 1 << 63;
 /// Findings of one dataset whose path is looked for.
@@ -28,16 +24,8 @@ pub(super) struct Contents<'t> {
     pub(super) all: BlockSet,
     /// Those that belong to the tree before.
     pub(super) older: BlockSet,
-    counters: Option<Counters>,
-    has_items: bool,
-    inode_count: i128,
-    inodes: i128,
     references: References,
-    links: Links,
-    usages: Usages,
-    object: Option<Object>,
-    /// Something before the next item is missing.
-    after_gap: bool,
+    files: FileSystemItems,
     paths_left: u32,
 }
 
@@ -47,21 +35,21 @@ impl Visitor for Contents<'_> {
     }
 
     fn item(&mut self, checker: &mut Checker<'_>, item: Item) {
-        self.has_items = true;
         let lost = self.block(checker, &item);
-        let counts_adopted =
-            item.key.kind == kind::REFERENCES && item.key.object >= ADOPTED_OBJECTS;
-        let result = match item.key.object {
-            _ if counts_adopted => self.references.count(&item, lost),
-            0 => self.of_dataset(&item, lost),
-            ino => {
-                self.change_object(checker, ino);
-                self.of_inode(checker, &item)
+        let object = item.key.object;
+        let counts =
+            item.key.kind == kind::REFERENCES && (object == 0 || object >= ADOPTED_OBJECTS);
+        if counts {
+            self.files.pass_by();
+            if let Err(fault) = self.references.count(&item, lost) {
+                self.report(checker, item.key, fault);
             }
-        };
-        self.after_gap = false;
-        if let Err(fault) = result {
-            self.report(checker, item.key, fault);
+        } else {
+            let block_bytes = item.pointer.as_ref().map(|pointer| u64::from(pointer.logical_len));
+            let of_files = FileItem { key: item.key, value: &item.value, block_bytes };
+            let mut faults = Vec::new();
+            self.files.item(&of_files, &mut faults);
+            self.report_all(checker, faults);
         }
         let referred = match &item.pointer {
             Some(pointer) if item.key.kind != kind::REFERENCES => self.references.refer(pointer),
@@ -78,10 +66,7 @@ impl Visitor for Contents<'_> {
     }
 
     fn gap(&mut self) {
-        self.after_gap = true;
-        if let Some(object) = &mut self.object {
-            object.has_gap = true;
-        }
+        self.files.gap();
     }
 }
 
@@ -91,15 +76,8 @@ impl<'t> Contents<'t> {
             tree,
             all: BlockSet::default(),
             older: BlockSet::default(),
-            counters: None,
-            has_items: false,
-            inode_count: 0,
-            inodes: 0,
             references: References::default(),
-            links: Links::default(),
-            usages: Usages::default(),
-            object: None,
-            after_gap: false,
+            files: FileSystemItems::default(),
             paths_left: PATHS_MAX,
         }
     }
@@ -148,124 +126,29 @@ impl<'t> Contents<'t> {
         checker.report_content(pointer, &reading, &place)
     }
 
-    /// An item that belongs to no inode.
-    fn of_dataset(&mut self, item: &Item, lost: bool) -> Result<(), Fault> {
-        let malformed =
-            |error: marram_format::FormatError| (FindingKind::ItemMalformed, error.to_string());
-        let offset = item.key.offset;
-        match item.key.kind {
-            kind::ORPHAN => {
-                let reason = OrphanReason::decode(&item.value).map_err(malformed)?;
-                self.links.add_orphan(offset, reason);
-            }
-            kind::COUNTERS if offset == 0 => {
-                self.counters = Some(Counters::decode(&item.value).map_err(malformed)?);
-            }
-            kind::COUNTERS if offset <= COUNT_OFFSET_MAX => {
-                let count = InodeCount::decode(&item.value).map_err(malformed)?;
-                self.inode_count += i128::from(count.0);
-            }
-            kind::REFERENCES => self.references.count(item, lost)?,
-            kind::USAGE => self.usages.keep(item)?,
-            kind::LIMIT => self.usages.limit(item)?,
-            kind::INODE..=kind::COUNTERS => {
-                let detail = "no such item is looked for there".to_owned();
-                return Err((FindingKind::ItemMisplaced, detail));
-            }
-            other => return Err((FindingKind::ItemUnknown, format!("kind {other}"))),
-        }
-        Ok(())
-    }
-
-    /// The items of an inode begin: those of the one before are complete.
-    fn change_object(&mut self, checker: &mut Checker<'_>, ino: u64) {
-        if self.object.as_ref().is_some_and(|object| object.ino == ino) {
-            return;
-        }
-        let before = self.object.replace(Object::new(ino, self.after_gap));
-        self.finish_object(checker, before);
-    }
-
-    fn finish_object(&mut self, checker: &mut Checker<'_>, object: Option<Object>) {
-        let Some(object) = object else { return };
-        for fault in object.finish() {
-            self.report(checker, Key::new(object.ino, kind::INODE, 0), fault);
-        }
-    }
-
-    fn of_inode(&mut self, checker: &mut Checker<'_>, item: &Item) -> Result<(), Fault> {
-        let seed = self.counters.map(|counters| counters.name_seed);
-        let Some(object) = &mut self.object else { return Ok(()) };
-        match item.key.kind {
-            kind::INODE => self.inode(checker, item),
-            kind::ENTRY => {
-                let (ino, named, fault) = object.entry(item, self.counters)?;
-                self.links.add_name(item.key.object, ino, named);
-                fault.map_or(Ok(()), Err)
-            }
-            kind::XATTR => object.attribute(item, seed),
-            kind::TARGET => object.target(item),
-            kind::SECTION => object.section(item),
-            kind::ORPHAN..=kind::LIMIT => {
-                let detail = "no such item is looked for there".to_owned();
-                Err((FindingKind::ItemMisplaced, detail))
-            }
-            other => Err((FindingKind::ItemUnknown, format!("kind {other}"))),
-        }
-    }
-
-    fn inode(&mut self, checker: &mut Checker<'_>, item: &Item) -> Result<(), Fault> {
-        let Some(object) = &mut self.object else { return Ok(()) };
-        self.inodes += 1;
-        let ino = object.ino;
-        let inode = match object.record(item) {
-            Ok(inode) => inode,
-            Err(fault) => {
-                self.links.add_damaged(ino);
-                self.usages.miss();
-                return Err(fault);
-            }
-        };
-        self.links.add_inode(ino, inode);
-        self.usages.count(inode);
-        match inode.kind {
-            InodeKind::Regular => checker.summary.files += 1,
-            InodeKind::Directory => checker.summary.directories += 1,
-            _ => checker.summary.other_inodes += 1,
-        }
-        match self.counters {
-            Some(counters) if ino >= counters.next_inode => {
-                let detail = format!("inode {ino}; {} comes next", counters.next_inode);
-                Err((FindingKind::InodeNumber, detail))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// All items have been seen.
     pub(super) fn finish(&mut self, checker: &mut Checker<'_>) {
-        let last = self.object.take();
-        self.finish_object(checker, last);
+        let faults = self.files.finish();
+        self.report_all(checker, faults);
         for (key, (kind, detail)) in self.references.finish() {
             self.report(checker, key, (kind, detail));
         }
-        if !self.has_items {
-            return;
-        }
-        let pool = Place::of(self.tree.dataset);
-        if self.counters.is_none() {
-            let detail = "the item that says which inode comes next";
-            checker.report.report(FindingKind::CountersMissing, pool.clone(), detail);
-        }
-        if self.inode_count != self.inodes {
-            let detail = format!("{} instead of {}", self.inode_count, self.inodes);
-            checker.report.report(FindingKind::InodeCount, pool, detail);
-        }
-        for (key, fault) in self.usages.finish() {
-            self.report(checker, key, fault);
-        }
-        for (ino, fault) in self.links.finish() {
-            self.report(checker, Key::new(ino, kind::INODE, 0), fault);
+    }
+
+    /// Counts the inodes that were seen.
+    pub(super) fn count_inodes(&self, summary: &mut Summary) {
+        let counts = self.files.counts();
+        summary.files += counts.files;
+        summary.directories += counts.directories;
+        summary.other_inodes += counts.others;
+    }
+
+    fn report_all(&mut self, checker: &mut Checker<'_>, faults: Vec<FileFault>) {
+        for (key, kind, detail) in faults {
+            match key {
+                Some(key) => self.report(checker, key, (kind, detail)),
+                None => checker.report.report(kind, Place::of(self.tree.dataset), detail),
+            }
         }
     }
 

@@ -5,12 +5,15 @@
 //! a tree shares with the one before it, with its dead list, must be exactly what that one has.
 
 mod contents;
+mod files;
 mod links;
 mod names;
 mod object;
 mod paths;
 mod references;
 mod usage;
+
+pub use files::{FileFault, FileItem, FileSystemItems, InodeCounts};
 
 use crate::block_set::BlockSet;
 use crate::blocks::Reading;
@@ -107,6 +110,7 @@ fn check_one(checker: &mut Checker<'_>, walked: &mut Walked, found: &FoundDatase
     }
     let mut contents = Contents::new(&tree);
     let complete = walk(checker, &tree, &mut contents);
+    contents.count_inodes(&mut checker.summary);
     if complete {
         contents.finish(checker);
     } else {

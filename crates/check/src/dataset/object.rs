@@ -1,9 +1,9 @@
 //! One inode and the items that belong to it, which lie together.
 
+use super::files::FileItem;
 use super::names::{NameRun, is_entry_name};
 use super::references::Fault;
 use crate::finding::FindingKind;
-use crate::tree::Item;
 use marram_format::key::kind;
 use marram_format::record::{
     Counters, Entry, Inode, InodeKind, NameRule, Section, XattrRecord, decode_target, state,
@@ -61,20 +61,20 @@ impl Object {
     }
 
     /// Its record.
-    pub(super) fn record(&mut self, item: &Item) -> Result<&Inode, Fault> {
+    pub(super) fn record(&mut self, item: &FileItem<'_>) -> Result<&Inode, Fault> {
         self.has_record = true;
         expect_offset_zero(item)?;
-        let inode = Inode::decode(&item.value).map_err(malformed)?;
+        let inode = Inode::decode(item.value).map_err(malformed)?;
         Ok(self.inode.insert(inode))
     }
 
     /// An entry of a directory. What can be said of it is reported even if something is wrong.
     pub(super) fn entry(
         &mut self,
-        item: &Item,
+        item: &FileItem<'_>,
         counters: Option<Counters>,
     ) -> Result<(u64, InodeKind, Option<Fault>), Fault> {
-        let entry = Entry::decode(&item.value).map_err(malformed)?;
+        let entry = Entry::decode(item.value).map_err(malformed)?;
         self.entries += 1;
         let named = |kind| (kind, String::from_utf8_lossy(entry.name).into_owned());
         let place = counters.and_then(|Counters { name_seed, names, .. }| {
@@ -88,11 +88,15 @@ impl Object {
     }
 
     /// An extended attribute.
-    pub(super) fn attribute(&mut self, item: &Item, seed: Option<u64>) -> Result<(), Fault> {
-        let record = XattrRecord::decode(&item.value).map_err(malformed)?;
+    pub(super) fn attribute(
+        &mut self,
+        item: &FileItem<'_>,
+        seed: Option<u64>,
+    ) -> Result<(), Fault> {
+        let record = XattrRecord::decode(item.value).map_err(malformed)?;
         let stated = STATED.iter().find(|(name, _)| record.name == *name);
         self.stated |= stated.map_or(0, |(_, bit)| *bit);
-        if item.pointer.is_some() && !record.value.is_empty() {
+        if item.block_bytes.is_some() && !record.value.is_empty() {
             return Err(malformed("the value is in the item and in a block"));
         }
         match seed.and_then(|seed| {
@@ -104,18 +108,17 @@ impl Object {
     }
 
     /// The target of a symbolic link.
-    pub(super) fn target(&mut self, item: &Item) -> Result<(), Fault> {
+    pub(super) fn target(&mut self, item: &FileItem<'_>) -> Result<(), Fault> {
         expect_offset_zero(item)?;
-        let target = decode_target(&item.value).map_err(malformed)?;
+        let target = decode_target(item.value).map_err(malformed)?;
         self.target_bytes = Some(target.len() as u64);
         self.foreign(InodeKind::Symlink, "a target").map_or(Ok(()), Err)
     }
 
     /// A section of a file.
-    pub(super) fn section(&mut self, item: &Item) -> Result<(), Fault> {
-        let block_bytes = item.pointer.as_ref().map(|pointer| u64::from(pointer.logical_len));
-        let at = item.key.offset;
-        let section = Section::decode(&item.value, at, block_bytes).map_err(malformed)?;
+    pub(super) fn section(&mut self, item: &FileItem<'_>) -> Result<(), Fault> {
+        let (block_bytes, at) = (item.block_bytes, item.key.offset);
+        let section = Section::decode(item.value, at, block_bytes).map_err(malformed)?;
         let end = at + section.len_bytes;
         let overlaps = at < self.section_end;
         self.section_end = self.section_end.max(end);
@@ -155,6 +158,11 @@ impl Object {
         let waits = inode.links == 0;
         self.check_usage(inode, waits, &mut faults);
         if waits {
+            // It is freed at the next mount, with all that only it leads to.
+            if inode.kind == InodeKind::Directory && self.entries > 0 {
+                let detail = format!("{} entries, and it has no name", self.entries);
+                faults.push((FindingKind::DirectorySize, detail));
+            }
             return faults;
         }
         let target_bytes = self.target_bytes.unwrap_or_default();
@@ -198,7 +206,7 @@ impl Object {
     }
 }
 
-fn expect_offset_zero(item: &Item) -> Result<(), Fault> {
+fn expect_offset_zero(item: &FileItem<'_>) -> Result<(), Fault> {
     if item.key.offset == 0 {
         return Ok(());
     }

@@ -1,8 +1,8 @@
 //! Sums of what owners use: counted again from the inodes, and compared.
 
+use super::files::FileItem;
 use super::references::Fault;
 use crate::finding::FindingKind;
-use crate::tree::Item;
 use marram_format::key::{Key, kind};
 use marram_format::record::{INODE_USAGE_BYTES_MAX, Inode, Limit, OwnerClass, OwnerId, Usage};
 use std::collections::BTreeMap;
@@ -26,9 +26,9 @@ pub(super) struct Usages {
 
 impl Usages {
     /// A usage item.
-    pub(super) fn keep(&mut self, item: &Item) -> Result<(), Fault> {
+    pub(super) fn keep(&mut self, item: &FileItem<'_>) -> Result<(), Fault> {
         let read = owner(item.key)
-            .and_then(|owner| Ok((owner, Usage::decode(&item.value).map_err(malformed)?)));
+            .and_then(|owner| Ok((owner, Usage::decode(item.value).map_err(malformed)?)));
         match read {
             Ok((owner, usage)) => {
                 self.kept.insert(owner, (usage.bytes.into(), usage.inodes.into()));
@@ -42,8 +42,8 @@ impl Usages {
     }
 
     /// A limit item.
-    pub(super) fn limit(&self, item: &Item) -> Result<(), Fault> {
-        Limit::decode(&item.value).map_err(malformed)?;
+    pub(super) fn limit(&self, item: &FileItem<'_>) -> Result<(), Fault> {
+        Limit::decode(item.value).map_err(malformed)?;
         match owner(item.key)?.id {
             0 => Err((FindingKind::ItemMisplaced, "no owner of id 0 has a limit".to_owned())),
             _ => Ok(()),

@@ -62,7 +62,7 @@ impl Answer {
                      {there}): set the clock"
                 ))
             }
-            (429 | 500 | 502 | 503 | 504, _)
+            (408 | 429 | 500 | 502..=504 | 508..=599, _)
             | (409, "ConditionalRequestConflict" | "OperationAborted")
             | (400, "RequestTimeout" | "IncompleteBody" | "BadDigest")
             | (_, "SlowDown" | "XAmzContentSHA256Mismatch") => {

@@ -244,10 +244,7 @@ impl Objects for Bucket {
     }
 
     fn probe(&self) -> Result<()> {
-        match self.get(MARKER, MARKER_BYTES_MAX)? {
-            Some(_) => Ok(()),
-            None => Err(self.not_there()),
-        }
+        self.refuse_other()
     }
 
     fn holder(&self) -> Result<Option<Vec<u8>>> {

@@ -25,8 +25,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
 /// How long an answer is awaited at most.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
-/// How long the body of a request or of an answer takes at most.
+/// How long the body of a request takes at most, and that of an answer.
 const SENT_WITHIN: Duration = Duration::from_secs(120);
+const RECEIVED_WITHIN: Duration = Duration::from_secs(60);
 /// Connections that are kept.
 const CONNECTIONS_MAX: usize = 16;
 /// What names a file of roots.
@@ -71,7 +72,7 @@ impl Requests {
             .timeout_connect(Some(CONNECTED_WITHIN))
             .timeout_send_body(Some(SENT_WITHIN))
             .timeout_recv_response(Some(ANSWERED_WITHIN))
-            .timeout_recv_body(Some(SENT_WITHIN))
+            .timeout_recv_body(Some(RECEIVED_WITHIN))
             .user_agent("marram");
         let is_encrypted = place.origin().0.starts_with("https://");
         let config = match is_encrypted {

@@ -33,11 +33,14 @@ impl Cluster {
         refuse_read_only(shared)?;
         let nothing = || Ok((Swept::default(), Vec::new()));
         if !is_alone(shared)? {
+            // A copy of the database that was made before lacks what is put now.
+            shared.blocks.hold.take_after_uploads(shared.session())?;
             return nothing();
         }
         // The place of the objects may be far: nobody waits for its list, or for removals there.
         let is_first = after.is_empty();
         let listed = if is_first { shared.blocks.next_part() } else { Ok(Vec::new()) };
+        let is_listed = is_first && listed.is_ok();
         let (mut sweep, next) = {
             let publisher = shared.publisher.lock();
             if !is_alone(shared)? {
@@ -46,14 +49,17 @@ impl Cluster {
             shared.blocks.hold.take_to_remove(shared.session())?;
             let mut sweep = Sweep::new(shared);
             let strays = listed.and_then(|listed| shared.blocks.strays(&listed, sweep.now));
-            let strays = strays.map(|strays| sweep.last.extend(strays));
+            let strays = strays.and_then(|(strays, error)| {
+                sweep.last.extend(strays);
+                error.map_or(Ok(()), Err)
+            });
             sweep.note(strays);
             let next = sweep.look_behind(after)?;
             if !shared.rows.write_after(publisher.number, &sweep.changes())? {
                 // Another client comes.
                 return nothing();
             }
-            if is_first {
+            if is_listed {
                 shared.blocks.part_is_done();
             }
             (sweep, next)
@@ -165,6 +171,11 @@ impl Sweep<'_> {
         match since {
             Ok(since) => {
                 let since = since.as_ref().try_into().map_or(i64::MIN, i64::from_le_bytes);
+                if since > self.now + GRACE_SECONDS {
+                    // Of a client whose clock was ahead: it would lie there until then.
+                    let now = self.now.to_le_bytes().to_vec();
+                    self.last.push(self.shared.rows.put(Table::Loose, key.to_vec(), now));
+                }
                 (since <= self.now - GRACE_SECONDS).then_some(key)
             }
             Err(error) => {

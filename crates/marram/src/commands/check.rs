@@ -64,11 +64,11 @@ pub(super) fn run(arguments: &CheckArguments, output: &Output) -> Result<u8> {
         return Ok(0);
     }
     if let Some(url) = engine::server_url(&arguments.pool)? {
-        return cluster(&url, output);
+        return cluster(&url, arguments, output);
     }
     let path = engine::path_of(&arguments.pool);
     if engine::is_cluster(path) || engine::sqlite_file(&arguments.pool).is_some() {
-        return cluster_in_file(&resolved(path)?, output);
+        return cluster_in_file(&resolved(path)?, arguments, output);
     }
     let options = CheckOptions { read_data: arguments.data, snapshots: !arguments.no_snapshots };
     let mut findings = Vec::new();
@@ -102,16 +102,17 @@ struct ClusterReport {
 }
 
 /// Checks a home in a file.
-fn cluster_in_file(path: &Path, output: &Output) -> Result<u8> {
+fn cluster_in_file(path: &Path, arguments: &CheckArguments, output: &Output) -> Result<u8> {
     if !engine::is_cluster(path) {
         return Err(Error::failed(format!("{} is no cluster home", path.display())));
     }
-    cluster(path, output)
+    cluster(path, arguments, output)
 }
 
 /// Checks a home in a database.
-fn cluster(path: &Path, output: &Output) -> Result<u8> {
-    let VerifiedCluster { findings, findings_count, notes, counts } = engine::verify_cluster(path)?;
+fn cluster(path: &Path, arguments: &CheckArguments, output: &Output) -> Result<u8> {
+    let verified = engine::verify_cluster(path, !arguments.no_snapshots)?;
+    let VerifiedCluster { findings, findings_count, notes, counts, .. } = verified;
     let report = ClusterReport {
         home: path.to_owned(),
         clean: findings_count == 0,

@@ -117,6 +117,11 @@ pub(super) fn beside(path: &Path, cache_bytes: u64) -> Result<Cluster> {
     Ok(Cluster::open(databases::open_again(path)?, options(path, (false, cache_bytes))?)?)
 }
 
+/// Opens a home in a database for reading alone.
+pub(super) fn to_look_at(path: &Path, database: Arc<dyn Database>) -> Result<Cluster> {
+    Ok(Cluster::open(database, options(path, (true, LITTLE_CACHE_BYTES))?)?)
+}
+
 /// Opens a home, beside others that have it open.
 pub(super) fn open(path: &Path, mode: &OpenMode) -> Result<Cluster> {
     let database = databases::open(path)?;
