@@ -303,12 +303,11 @@ impl PoolTree {
 fn owners(checker: &mut Checker<'_>, item: &Item) -> ItemResult {
     let record = OwnersRecord::decode(&item.value).map_err(malformed)?;
     checker.owners.add(item.key.offset, record.count);
-    match checker.may_be_owned {
-        true => Ok(()),
+    if !checker.may_be_owned {
         // The block is freed then without a look at its other owners.
-        false => {
-            let detail = "the superblock does not tell of the feature owners".to_owned();
-            Err((FindingKind::ItemMisplaced, detail))
-        }
+        let detail = "the superblock does not tell of the feature owners";
+        let place = Place::pool().key(item.key);
+        checker.report.report(FindingKind::ItemMisplaced, place, detail);
     }
+    Ok(())
 }

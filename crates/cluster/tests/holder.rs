@@ -6,13 +6,13 @@ use crate::engines::{Engine, all};
 use crate::mongo_server::Shared;
 use crate::outside::{Kept, found};
 use crate::server::Server;
-use crate::stores::{StillClock, after_all, made_with, options};
+use crate::stores::{StillClock, after_all, made_with, options, together_in};
 use marram_cluster::database::{Change, Table};
 use marram_cluster::format::{BlocksPlace, Holder, HolderRow, TOKENS_MAX};
 use marram_cluster::memory::MemoryDatabase;
 use marram_cluster::sqlite::SqliteDatabase;
 use marram_cluster::{Cluster, Database, Objects};
-use marram_store::{Error, Key, Result, Store, kind};
+use marram_store::{Batch, Block, Error, Item, Key, Result, Store, kind};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,6 +33,16 @@ fn content(cluster: &Cluster, object: u64) -> Result<usize> {
     let view = cluster.open(&"root".parse()?)?;
     let item = view.get(Key::new(object, kind::SECTION, 0))?.unwrap();
     view.read_block(&item.block.unwrap()).map(|content| content.len())
+}
+
+/// Puts content beside other clients.
+fn put_beside(cluster: &Cluster, object: u64, content: u8) -> Result<()> {
+    let view = cluster.open(&"root".parse()?)?;
+    let seen = view.capabilities().together.map(|together| together.look()).transpose()?;
+    let mut batch = Batch { seen, ..Batch::new() };
+    let block = Block::fresh(vec![content; 3000]);
+    batch.put(Key::new(object, kind::SECTION, 0), Item::with_block(vec![content], block));
+    view.apply(batch)
 }
 
 /// The file of a database and its log, as `cp` copies them.
@@ -156,12 +166,12 @@ fn a_copy_from_the_middle_of_work_is_refused_once_the_original_has_swept_or_clos
 fn a_copy_that_was_made_beside_two_hosts_is_refused_once_they_have_uploaded() {
     let (folder, clock) = (folder(), StillClock::new());
     let (memory, database) = in_memory(folder.path());
-    let [first, second] = [1, 2]
-        .map(|client| Cluster::open(Arc::clone(&database), options(client, None, &clock)).unwrap());
-    put(&first, "root", 2, 1).unwrap();
+    let clients = together_in(&[Arc::clone(&database), database], &clock);
+    let (first, second) = (&*clients[0], &*clients[1]);
+    put_beside(first, 2, 1).unwrap();
     first.sweep_step(Vec::new()).unwrap();
     let copied: Arc<dyn Database> = Arc::new(memory.copy());
-    put(&second, "root", 3, 2).unwrap();
+    put_beside(second, 3, 2).unwrap();
     second.sweep_step(Vec::new()).unwrap();
     refused(&copied, "is a copy or an older state of it");
 }
@@ -318,7 +328,7 @@ fn a_token_that_comes_when_the_row_has_let_go_of_it_is_followed_by_another() {
     let with = {
         let (database, clock) = (Arc::clone(&database), clock.clone());
         move |client: u8, objects: Arc<dyn Objects>| {
-            Cluster::open_with(Arc::clone(&database), objects, options(client, None, &clock))
+            Cluster::open_with(Arc::clone(&database), objects, after_all(client, &clock))
         }
     };
     let others = with.clone();
@@ -331,9 +341,9 @@ fn a_token_that_comes_when_the_row_has_let_go_of_it_is_followed_by_another() {
         }
         kept.set_holder(said)
     });
-    let first = with(1, Arc::new(Saying(kept.clone(), late))).unwrap();
+    // The others have taken it for lost meanwhile.
+    let _lost = with(1, Arc::new(Saying(kept.clone(), late)));
     with(2, Arc::new(kept)).unwrap().close().unwrap();
-    first.close().unwrap();
 }
 
 #[test]

@@ -254,6 +254,25 @@ fn the_log_is_bounded_and_lets_go_of_what_its_oldest_entry_kept() {
 }
 
 #[test]
+fn a_full_log_makes_no_commits_of_its_own_for_most_operations() {
+    let (memory, pool) = pool_with_a_file();
+    let kept = source("root@s");
+    let commits_of = |operations: u64| {
+        let before = pool.status().group;
+        for _ in 0..operations / 2 {
+            pool.snapshot(&DatasetName::root(), "s").unwrap();
+            pool.move_to_trash(std::slice::from_ref(&kept)).unwrap();
+        }
+        pool.status().group - before
+    };
+    let usual = commits_of(100);
+    commits_of(OPERATIONS_KEPT_MAX);
+    let full = commits_of(100);
+    assert!(full <= usual + usual / 8, "{full} in place of {usual}");
+    checked(&pool, &memory);
+}
+
+#[test]
 fn what_is_kept_is_let_go_when_its_time_is_over() {
     let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
     create_on(&memory, &[]);

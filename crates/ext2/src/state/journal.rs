@@ -194,17 +194,15 @@ impl Ring {
         state.cache.read_data(self.blocks[at]).map_err(failed)
     }
 
-    /// What is torn, or of no transaction, ends a journal, unless that transaction or a later one
-    /// was committed: then it was durable before, and has been damaged since.
+    /// What is torn ends a journal, unless that transaction or a later one was committed: then it
+    /// was durable before, and has been damaged since.
     fn refuse_later(&self, state: &State, sequence: u32) -> Result<()> {
         for at in self.first..self.blocks.len() {
             let bytes = self.read(state, at)?;
             let known = word(&bytes, 8);
             let is_later = known.wrapping_sub(sequence) as i32 >= 0;
             if is_later && matches!(self.form.part(&bytes, known), Some(Part::Commit)) {
-                let text =
-                    format!("its journal's transaction {sequence}, before one that is whole");
-                return Err(damaged(text));
+                return Err(damaged(format!("a checksum of its journal's transaction {sequence}")));
             }
         }
         Ok(())
@@ -224,7 +222,8 @@ impl Ring {
         while end != Some(sequence) {
             let bytes = self.read(state, at)?;
             let part = match self.form.part(&bytes, sequence) {
-                None | Some(Part::Torn) => {
+                None => break,
+                Some(Part::Torn) => {
                     self.refuse_later(state, sequence)?;
                     break;
                 }

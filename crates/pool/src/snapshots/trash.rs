@@ -36,6 +36,9 @@ use std::sync::atomic::Ordering;
 /// Entries that may come between the look whether the oldest can leave the log and the entry that
 /// takes its place.
 const LOG_MARGIN: u64 = 64;
+/// Entries that lose what is kept for them together: each by itself would be a commit beside that
+/// of the operation.
+const LET_GO_TOGETHER: u64 = 32;
 /// How long to wait with something that has expired and is still open, in seconds.
 const BUSY_SECONDS: i64 = 10;
 
@@ -88,6 +91,21 @@ pub(crate) fn let_go(pool: &State, number: u64) -> Result<bool> {
         return Ok(false);
     }
     let_go_of(pool, &|records| names(records, number))
+}
+
+/// Lets go of what is kept for all entries before one but those of a step, in one commit; of
+/// nothing if somebody looks at some of it.
+fn let_go_before(pool: &State, end: u64, step: &RangeInclusive<u64>) -> Result<bool> {
+    let_go_of(pool, &|records| {
+        let numbers = records.trash_entries().into_iter();
+        let goes =
+            |number: &u64| *number < end && !step.contains(number) && !records.is_prepared(*number);
+        let mut all = Vec::new();
+        for number in numbers.filter(goes) {
+            all.extend(names(records, number)?);
+        }
+        Ok(all)
+    })
 }
 
 /// Lets go of a former base that is kept for nothing; false if there is none, or somebody looks
@@ -215,7 +233,16 @@ pub(crate) fn make_room_beside(
         let _no_commit = pool.turns.committing.lock();
         operation_log::next_operation(pool)?
     };
-    while oldest + OPERATIONS_KEPT_MAX <= next + entries + LOG_MARGIN {
+    let end = (next + entries + LOG_MARGIN + 1).saturating_sub(OPERATIONS_KEPT_MAX);
+    if oldest < end {
+        // What somebody looks at is met by the steps below.
+        let_go_before(pool, end + LET_GO_TOGETHER, step)?;
+        match oldest_kept() {
+            Some(next) => oldest = next,
+            None => return Ok(()),
+        }
+    }
+    while oldest < end {
         if !let_go(pool, oldest)? {
             let name = format!("what operation {oldest} has destroyed");
             let holder = "somebody looks at it while its entry is to leave the log".to_owned();
