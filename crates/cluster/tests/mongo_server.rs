@@ -20,6 +20,17 @@ use tempfile::TempDir;
 
 /// How long it may take to start or to stop.
 const LIMIT: Duration = Duration::from_secs(60);
+/// Whether each thread of a process has been stopped: one that is at work hears of it a little
+/// later.
+fn stands_still(id: i32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{id}/task")).unwrap();
+    let mut stats = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("stat")));
+    let is_stopped = |stat: std::io::Result<String>| {
+        stat.is_ok_and(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T")))
+    };
+    stats.all(is_stopped)
+}
+
 /// Files that lie in memory.
 const MEMORY: &str = "/dev/shm";
 /// A server that runs already: `mongodb://USER@HOST:PORT`, with `?` and words behind it.
@@ -112,6 +123,11 @@ impl MongoServer {
         let id = i32::try_from(self.running.as_ref().unwrap().id()).unwrap();
         let signal = if is_still { Signal::STOP } else { Signal::CONT };
         kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
+        let began = Instant::now();
+        while is_still && !stands_still(id) {
+            assert!(began.elapsed() < LIMIT, "the server goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// A database of it, for a user if one is named.

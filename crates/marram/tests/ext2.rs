@@ -1,7 +1,7 @@
 //! An ext2 and an ext3 image as users have them: made by `mke2fs`, mounted, killed in the middle of
 //! work, judged by `e2fsck`, and mounted by the kernel.
 
-use crate::tree::wait_for;
+use crate::tree::{stop, wait_for};
 use crate::workbench::{Outcome, Workbench, can_mount, outcome};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -226,7 +226,7 @@ fn a_killed_daemon_leaves_a_journal_that_linux_and_e2fsck_replay() {
         std::thread::sleep(Duration::from_millis(1200));
         // What a daemon that stands still has written is what a crash leaves.
         let daemon = Pid::from_raw(bench.daemon_pid("mnt")).unwrap();
-        kill_process(daemon, Signal::STOP).unwrap();
+        stop(daemon);
         let copied = bench.host(&["cp", "disk.img", "copy.img"]);
         kill_process(daemon, Signal::CONT).unwrap();
         copied.good();

@@ -1,6 +1,7 @@
 //! A tree with all that files can be, and what tests of streams do with it.
 
 use crate::workbench::{Outcome, Workbench};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -23,6 +24,22 @@ pub(crate) fn wait_for(what: &str, is_so: impl Fn() -> bool) {
         assert!(began.elapsed() < PATIENCE, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Stops a process, and returns when each of its threads stands still: one that is at work hears of
+/// it a little later.
+pub(crate) fn stop(pid: Pid) {
+    kill_process(pid, Signal::STOP).unwrap();
+    wait_for("it stands still", || {
+        let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).unwrap();
+        let mut stats =
+            threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("stat")));
+        let is_stopped = |stat: std::io::Result<String>| {
+            let stat = stat.unwrap_or_default();
+            stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T"))
+        };
+        stats.all(is_stopped)
+    });
 }
 
 /// Makes the tree.
