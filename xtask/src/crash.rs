@@ -46,6 +46,10 @@ pub(crate) struct Arguments {
     /// Ext2 and ext3 images under each order of writes, judged by e2fsck; the long form is 100000.
     #[arg(long, conflicts_with_all = ["programs", "interleaved", "workload", "replay", "bug"])]
     images: bool,
+    /// With --images: only this order of writes: soft-updates, journal, journal-full,
+    /// journal-writeback.
+    #[arg(long, requires = "images")]
+    order: Option<String>,
     /// The pmem home: so many states in each of its modes; the long form is 340000.
     #[arg(long, conflicts_with_all = ["programs", "images", "interleaved", "workload", "bug"])]
     pmem: bool,
@@ -82,6 +86,9 @@ fn run_images(arguments: &Arguments) -> Result<()> {
         ("MARRAM_EXT2_THREADS", arguments.threads),
     ] {
         cargo.env(name, value.to_string());
+    }
+    if let Some(order) = &arguments.order {
+        cargo.env("MARRAM_EXT2_ORDER", order);
     }
     run_shown(&mut cargo)
 }

@@ -12,6 +12,7 @@ use marram_format::dataset::{
     DatasetRecord, DatasetState, HOLD_PROPERTY_PREFIX, OWNER_PROPERTY, ROOT_OBJECT_PROPERTY,
 };
 use marram_format::group::Group;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 const NAME_BYTES_MAX: usize = 200;
@@ -112,6 +113,16 @@ fn check_name<'d>(
     }
 }
 
+/// Whether a snapshot is an older one than another; those of one and the same state may have one
+/// group.
+fn is_older(before: &DatasetRecord, after: &DatasetRecord) -> bool {
+    match before.created_group.cmp(&after.created_group) {
+        Ordering::Less => true,
+        Ordering::Equal => before.root == after.root,
+        Ordering::Greater => false,
+    }
+}
+
 fn check_links(checker: &mut Checker<'_>, datasets: &Datasets, record: &DatasetRecord) {
     let mut report = |detail: String| {
         let place = Place::of(Some(&record.name));
@@ -127,7 +138,7 @@ fn check_links(checker: &mut Checker<'_>, datasets: &Datasets, record: &DatasetR
             Some(before) if !goes_on(checker.foreign_below, before, record, owner) => {
                 report(format!("{} is before it, but does not say so", before.name));
             }
-            Some(before) if is_snapshot && before.created_group >= record.created_group => {
+            Some(before) if is_snapshot && !is_older(before, record) => {
                 report(format!("{} is before it, but was taken later", before.name));
             }
             Some(_) => {}

@@ -278,8 +278,9 @@ fn merge(store: &Cluster, object: u64) -> marram_store::Result<()> {
         root_object: 1,
         base: Some(&base),
         moves_base: true,
+        may_wait: false,
     };
-    dynamic.apply_merge(&*view, batch, &merged)
+    dynamic.apply_merge(&*view, batch, &merged).map(|_| ())
 }
 
 #[test]

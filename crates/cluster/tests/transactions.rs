@@ -63,8 +63,9 @@ fn merge(client: &Cluster, parent: &dyn View, fork: &DatasetName, batch: Batch<'
         root_object: 1,
         base: None,
         moves_base: false,
+        may_wait: false,
     };
-    client.apply_merge(parent, batch, &merged)
+    client.apply_merge(parent, batch, &merged).map(|_| ())
 }
 
 /// The forks of transactions that a client knows of.

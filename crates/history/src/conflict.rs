@@ -94,6 +94,9 @@ pub struct MergeOptions<'a> {
     pub state: Option<u64>,
     /// It is applied even if it changes nothing, so that the store enters it into its log.
     pub always: bool,
+    /// It may be applied and not be durable yet: the caller calls `settle_merges` of the store then
+    /// ([`MergeReport::waits`]). So others can go on before.
+    pub may_wait: bool,
     /// Asked about each conflict, perhaps more than once: it should answer the same then.
     pub choose: &'a dyn Fn(&Conflict) -> Choice,
     /// Asked what a file is to hold, of conflicts that are decided by [`Choice::Given`].
@@ -113,6 +116,7 @@ impl Default for MergeOptions<'_> {
             names: ["parent", "fork"],
             state: None,
             always: false,
+            may_wait: false,
             choose: &|_| Choice::Refuse,
             content: &|_| None,
         }
@@ -130,6 +134,7 @@ impl fmt::Debug for MergeOptions<'_> {
             .field("is_strict", &self.strict.is_some())
             .field("state", &self.state)
             .field("always", &self.always)
+            .field("may_wait", &self.may_wait)
             .finish_non_exhaustive()
     }
 }
@@ -139,6 +144,8 @@ impl fmt::Debug for MergeOptions<'_> {
 pub struct MergeReport {
     /// It was done: there was no conflict that stayed, and it was not only a preview.
     pub applied: bool,
+    /// It is not durable yet: see [`MergeOptions::may_wait`].
+    pub waits: bool,
     /// The fork's changes that went, or would go, into the parent, sorted by path.
     pub differences: Vec<Difference>,
     /// How many inodes the fork has changed in a way that was not chosen.

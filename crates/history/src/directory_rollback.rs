@@ -124,6 +124,7 @@ fn roll_back_held(
         root_object: goes_back.within,
         base: None,
         moves_base: false,
+        may_wait: false,
     };
     let judged = ((&sides, &names, &plan.files), false);
     let orphans = apply((parent, held), (store, &merged), judged, &mut report)?;

@@ -28,7 +28,7 @@ use crate::touched;
 use marram_format::record::Inode;
 use marram_records::failure::{from_store, from_sync};
 use marram_records::usage::UsageChange;
-use marram_store::{Admission, Batch, DatasetName, MergedFrom, Source, Store};
+use marram_store::{Admission, Applied, Batch, DatasetName, MergedFrom, Source, Store};
 use marram_vfs::{Error, Ino, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -132,6 +132,9 @@ fn branch_of(store: &dyn Store, fork: &DatasetName) -> Result<Branch> {
 /// How often a merge begins anew because another one between the same two has moved the base.
 const MOVED_BASES_MAX: usize = 16;
 
+/// How often one of what a fork has in memory begins anew because a commit has come between.
+const OVERTAKEN_MAX: usize = 4;
+
 impl Prepared {
     /// What it changes, without what is known of it afterwards.
     fn change(&mut self) -> ParentChange<'_> {
@@ -165,7 +168,8 @@ struct Prepared {
 /// Brings what a fork changed since its base into the file system that it was forked from.
 ///
 /// All of it, or nothing: conflicts that `options` do not decide are reported, and nothing is
-/// changed then. Others wait for as long as it takes to judge and apply the changes.
+/// changed then. Others wait for as long as it takes to judge and apply the changes. It is durable
+/// when this returns, but for [`MergeOptions::may_wait`].
 ///
 /// # Errors
 /// States without a common past, a full store, a quota or limit in the way, a failed read or
@@ -252,9 +256,10 @@ impl Merge<'_> {
             return Err(Error::ReadOnly);
         }
         let (report, orphans) = with_space(parent, || self.once())?;
-        // Where there is a log of operations, a merge is durable by now: what others have written
-        // since is no reason to call it failed. Else it is not begun anew if this finds no space.
-        let is_durable = self.store.capabilities().log.is_some();
+        // Where there is a log of operations, a merge is durable by now, or the caller sees to
+        // that: what others have written since is no reason to call it failed. Else it is not begun
+        // anew if this finds no space.
+        let is_durable = self.store.capabilities().log.is_some() || self.options.may_wait;
         conclude(parent, report.applied && !is_durable, orphans)?;
         Ok(report)
     }
@@ -303,10 +308,15 @@ impl Merge<'_> {
         if self.options.strict.is_none() || sides.fork.snapshot.is_some() {
             return Ok(None);
         }
-        let Some(fork) = StableSource::in_memory(self.store, &sides.fork.dataset, "merge")? else {
-            return Ok(None);
-        };
-        Ok(self.with_fork(sides, &fork).unwrap_or(None))
+        for _ in 0..OVERTAKEN_MAX {
+            let fork = StableSource::in_memory(self.store, &sides.fork.dataset, "merge")?;
+            let Some(fork) = fork else { return Ok(None) };
+            let merged = self.with_fork(sides, &fork).unwrap_or(None);
+            if merged.is_some() || !fork.is_overtaken() {
+                return Ok(merged);
+            }
+        }
+        Ok(None)
     }
 
     /// Nothing if the base has moved: then the store has refused the batch, or it is gone while it
@@ -358,6 +368,7 @@ impl Merge<'_> {
             base: sides.moves_base.then_some(&sides.base),
             // What was left out comes with a later merge: the base stays.
             moves_base: sides.moves_base && self.options.select.is_none(),
+            may_wait: self.options.may_wait,
         };
         let (report, orphans) = self.judge(&mut *held, (store, &merged), &gathered.three_way())?;
         let holds = report.applied || !fork.is_in_memory() || !fork.is_overtaken();
@@ -501,8 +512,9 @@ pub(crate) fn apply(
     };
     let mut change = prepared.change();
     let batch = held.complete_batch(&mut change)?;
-    store.apply_merge(parent.view(), batch, merged).map_err(from_store)?;
+    let applied = store.apply_merge(parent.view(), batch, merged).map_err(from_store)?;
     held.applied(&change);
+    report.waits = applied == Applied::Waits;
     report.change_set = prepared.change_set;
     Ok(prepared.orphans)
 }

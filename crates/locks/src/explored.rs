@@ -15,9 +15,9 @@ pub use shuttle::sync::{RwLockReadGuard, RwLockWriteGuard};
 #[derive(Debug)]
 pub struct Mutex<T>(shuttle::sync::Mutex<T>);
 
-/// As [`crate::MutexGuard`]; empty only while a [`Condvar`] waits.
+/// As [`crate::MutexGuard`], with its mutex; empty only while a [`Condvar`] waits.
 #[derive(Debug)]
-pub struct MutexGuard<'a, T>(Option<shuttle::sync::MutexGuard<'a, T>>);
+pub struct MutexGuard<'a, T>(Option<shuttle::sync::MutexGuard<'a, T>>, &'a shuttle::sync::Mutex<T>);
 
 /// As [`crate::RwLock`].
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl<T> Mutex<T> {
 
     /// As [`crate::Mutex::lock`].
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)), &self.0)
     }
 }
 
@@ -78,10 +78,12 @@ impl Condvar {
         guard.0 = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// As [`crate::Condvar::wait_for`]; the time never runs out.
+    /// As [`crate::Condvar::wait_for`]; the time runs out when others have had a turn, or before.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _timeout: Duration) -> bool {
-        self.wait(guard);
-        true
+        guard.0 = None;
+        shuttle::thread::yield_now();
+        guard.0 = Some(guard.1.lock().unwrap_or_else(PoisonError::into_inner));
+        false
     }
 
     /// As [`crate::Condvar::notify_one`].

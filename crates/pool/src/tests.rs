@@ -7,10 +7,13 @@
 
 use crate::base::pointers::decode_pointer;
 use crate::memtable::counters::CommittedCounters;
-use crate::{CreateOptions, OpenOptions, Pool, create};
+use crate::{Author, CreateOptions, OpenOptions, Pool, create};
 use marram_device::{Device, Result};
 use marram_format::pointer::{GRAIN_BYTES, Place};
-use marram_store::{Batch, Block, Item, Key, Properties, Store, View, kind};
+use marram_store::{
+    Batch, Block, DatasetName, Error, Item, Key, MergedFrom, OperationLog, Properties, Source,
+    Store, View, kind,
+};
 use shuttle::thread;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -197,6 +200,81 @@ fn syncs_beside_commits_are_durable_when_they_return() {
                 [syncer(&pool, &device, 1..3), syncer(&pool, &device, 3..5), committer(&pool, 2)];
             end(threads);
             assert_there(&device.cut(), [1, 2, 3, 4, 99]);
+        },
+        SCHEDULES,
+    );
+}
+
+/// Transactions on a thread of its own, each of which puts an object; what was settled outlives a
+/// power cut just then.
+fn merger(
+    pool: &Arc<Pool>,
+    device: &Arc<SlowDevice>,
+    objects: std::ops::Range<u64>,
+) -> thread::JoinHandle<()> {
+    let author = Author { user: Some(1), command: "test".to_owned() };
+    let (pool, device) = (pool.acting_for(author), device.clone());
+    thread::spawn(move || {
+        for object in objects.clone() {
+            merge(&pool.expecting_merge(), object);
+            pool.settle_merges().expect("it is durable");
+            assert_there(&device.cut(), objects.start..=object);
+        }
+    })
+}
+
+fn merge(store: &dyn Store, object: u64) {
+    let name = DatasetName::of_transaction(&object.to_string()).expect("a name");
+    let dataset = DatasetName::root();
+    store.begin_fork(&dataset, &name, 1).expect("it begins");
+    let fork = Source::live(name.clone());
+    put(&*store.open(&fork).expect("it is there"), object);
+    loop {
+        let read = store.present_state(&name, "merge").expect("it is there").expect("it is small");
+        let merged = MergedFrom {
+            dataset: &dataset,
+            fork: &fork,
+            read: &read,
+            keep: None,
+            root_object: 1,
+            base: None,
+            moves_base: false,
+            may_wait: true,
+        };
+        let mut batch = Batch::new();
+        let block = Block::fresh(vec![object as u8; 700]);
+        batch.put(Key::new(object, kind::SECTION, 0), Item::with_block(&b"700"[..], block));
+        let live = store.open(&Source::live(dataset.clone())).expect("it is there");
+        let applied = store.apply_merge(&*live, batch, &merged);
+        store.discard_snapshot(&read);
+        match applied {
+            Ok(_) => break,
+            // A commit has come between.
+            Err(Error::InUse { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    store.end_fork(&name).expect("it ends");
+}
+
+#[test]
+fn merges_that_wait_are_durable_with_their_entries_when_they_are_settled() {
+    shuttle::check_random(
+        || {
+            let device = new_device();
+            let pool = open(&device);
+            put(&*root(&pool), 99);
+            root(&pool).sync().expect("from now on there is room in the log");
+            let threads = [
+                merger(&pool, &device, 1..3),
+                merger(&pool, &device, 3..5),
+                syncer(&pool, &device, 5..7),
+            ];
+            end(threads);
+            let pool = open(&device.cut());
+            assert_there(&device.cut(), 1..=6);
+            let operations = pool.operations().expect("the log is read");
+            assert_eq!(operations.len(), 4, "one for each, and none is lost");
         },
         SCHEDULES,
     );

@@ -43,10 +43,11 @@ fn merge(pool: &Pool, batch: Batch<'_>) -> Result<(), Error> {
         root_object: 1,
         base: None,
         moves_base: false,
+        may_wait: false,
     };
     let done = pool.apply_merge(&*root(pool), batch, &merged);
     pool.discard_ephemeral(&read);
-    done
+    done.map(|_| ())
 }
 
 fn with(key: Key, block: Block) -> Batch<'static> {

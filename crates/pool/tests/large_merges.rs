@@ -72,10 +72,11 @@ fn merge_keeping<'a>(
         root_object: 1,
         base: None,
         moves_base: false,
+        may_wait: false,
     };
     let done = pool.apply_merge(live, batch, &merged);
     pool.discard_ephemeral(&read);
-    done
+    done.map(|_| ())
 }
 
 fn empty_files(numbers: std::ops::Range<u64>) -> Batch<'static> {
@@ -137,6 +138,7 @@ fn merges_that_fit_only_one_by_one_are_refused_and_nothing_that_is_kept_goes() {
         root_object: 1,
         base: None,
         moves_base: false,
+        may_wait: false,
     });
     let merge = |at: usize| MergeInto { view: &*into[at], batch: content(), merged: &merged[at] };
     let store: &dyn Store = &pool;

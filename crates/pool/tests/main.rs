@@ -29,5 +29,6 @@ mod support;
 mod undo;
 mod undo_steps;
 mod volatile_forks;
+mod waiting_merges;
 mod without_log;
 mod without_threads;

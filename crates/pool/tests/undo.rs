@@ -17,7 +17,7 @@ use marram_store::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-fn last(pool: &Pool) -> Operation {
+pub(crate) fn last(pool: &Pool) -> Operation {
     pool.operations().unwrap().pop().unwrap()
 }
 
@@ -374,7 +374,11 @@ impl Device for Cut {
 
 /// Does `work` on copies of a pool, cutting the power before each of its writes in turn; `judge`
 /// looks at what is left. Returns how many cuts there were.
-fn cut_everywhere(base: &MemoryDevice, work: &dyn Fn(&Pool), judge: &dyn Fn(&Pool)) -> u64 {
+pub(crate) fn cut_everywhere(
+    base: &MemoryDevice,
+    work: &dyn Fn(&Pool),
+    judge: &dyn Fn(&Pool),
+) -> u64 {
     for writes in 0..1000 {
         let memory = MemoryDevice::from_bytes(base.snapshot());
         let (left, is_cut) = (AtomicU64::new(writes), AtomicBool::new(false));
@@ -440,12 +444,20 @@ fn merge_of(
     keep: Option<&str>,
 ) -> Result<(), Error> {
     let live = root(pool);
-    let merged =
-        MergedFrom { dataset, fork, read, keep, root_object: 1, base: None, moves_base: false };
+    let merged = MergedFrom {
+        dataset,
+        fork,
+        read,
+        keep,
+        root_object: 1,
+        base: None,
+        moves_base: false,
+        may_wait: false,
+    };
     let mut batch = Batch::new();
     let block = Block::fresh(noise(number, 6_000));
     batch.put(section(1, 0), Item::with_block("6000", block));
-    pool.apply_merge(&*live, batch, &merged)
+    pool.apply_merge(&*live, batch, &merged).map(|_| ())
 }
 
 #[test]

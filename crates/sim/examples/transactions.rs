@@ -12,7 +12,7 @@ use marram_device::{Device, FileDevice, Result};
 use marram_history::{MergeOptions, MergeSides, merge};
 use marram_pool::{Author, CreateOptions, OpenOptions, Pool, create};
 use marram_posix::{AccessTimes, Posix, PosixOptions};
-use marram_store::{DatasetName, Properties, Source, Store};
+use marram_store::{DatasetName, OperationLog, Properties, Source, Store};
 use marram_vfs::{Caller, FileSystem, Ino, Kind, Name, NewNode, RenameMode, WriteOptions};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -158,9 +158,15 @@ impl Opened {
         if !store.is_unchanged(&name).unwrap() {
             let base = store.report(&fork).unwrap().origin.unwrap();
             let sides = MergeSides { dataset: &dataset, base: &base, fork: &fork, root: Ino::ROOT };
-            let options = MergeOptions { strict: Some(&|_| Vec::new()), ..MergeOptions::default() };
-            let report = merge(&self.posix, store, sides, &options).unwrap();
+            let options = MergeOptions {
+                strict: Some(&|_| Vec::new()),
+                may_wait: true,
+                ..MergeOptions::default()
+            };
+            let expected = acting.expecting_merge();
+            let report = merge(&self.posix, &expected, sides, &options).unwrap();
             assert!(report.applied, "{report:?}");
+            expected.settle_merges().unwrap();
         }
         drop(files);
         store.end_fork(&name).unwrap();

@@ -5,6 +5,7 @@
 use crate::small_pool;
 use marram_check::{CheckOptions, check};
 use marram_device::{Device, MemoryDevice};
+use marram_format::operation::OperationKind;
 use marram_history::{HeldParent, MergeOptions, MergeSides, Overlap, Parent, Touched, merge};
 use marram_pool::planted::{PlantedBug, plant};
 use marram_pool::{Author, OpenOptions, Pool};
@@ -105,14 +106,17 @@ struct Run {
     /// What each began with, and has.
     forks: BTreeMap<u64, (Contents, Contents)>,
     begun: u64,
+    /// How many have been merged.
     merged: u64,
+    /// How many times that was made durable.
+    settled: u64,
     snapshots: u64,
 }
 
 impl Run {
     fn new(pool: Arc<Pool>) -> Run {
         let (parent, forks) = (Contents::new(), BTreeMap::new());
-        Run { pool, parent, forks, begun: 0, merged: 0, snapshots: 0 }
+        Run { pool, parent, forks, begun: 0, merged: 0, settled: 0, snapshots: 0 }
     }
 
     fn view(&self, source: &Source) -> Arc<dyn View> {
@@ -176,8 +180,13 @@ impl Run {
                 None => self.parent.remove(&key),
             };
         }
-        self.merged += 1;
         store.end_fork(&fork.dataset).expect("it ends");
+        self.merged += 1;
+        // Others wait for what comes: a sync, a commit, an operation, or one of these.
+        if id.is_multiple_of(3) {
+            store.settle_merges(&*self.root()).expect("they are durable");
+            self.settled += 1;
+        }
     }
 
     fn administer(&mut self, random: &mut Random) {
@@ -225,13 +234,21 @@ fn merge_state(store: &dyn Store, fork: &Source, read: &Source) -> Result<Vec<Ke
             }
         }
     }
-    let (keep, base, moves_base) = (None, None, false);
     let dataset = &dataset;
-    let merged = MergedFrom { dataset, fork, read, keep, root_object: 1, base, moves_base };
+    let merged = MergedFrom {
+        dataset,
+        fork,
+        read,
+        keep: None,
+        root_object: 1,
+        base: None,
+        moves_base: false,
+        may_wait: true,
+    };
     let applied = store.apply_merge(&*parent, batch, &merged);
     drop(from);
     store.discard_snapshot(read);
-    applied.map(|()| changes.iter().map(|change| change.key).collect())
+    applied.map(|_| changes.iter().map(|change| change.key).collect())
 }
 
 /// What a crash has left of forks goes; then nothing is wrong, and nothing lost.
@@ -283,41 +300,63 @@ fn forks_and_their_parent_go_their_own_ways() {
 #[test]
 fn a_crash_leaves_the_parent_at_one_moment_and_no_space_is_lost() {
     for seed in 100..104 {
-        let device = Arc::new(RecordingDevice::in_memory(small_pool::empty("forks")));
-        let mut random = Random::new(seed);
-        let mut run = Run::new(open(device.clone()));
-        let (mut states, mut merged) = (vec![run.parent.clone()], 0);
-        for step in 0..60 {
-            run.step(&mut random);
-            if states.last() != Some(&run.parent) {
-                states.push(run.parent.clone());
-            }
-            let is_synced = step % 6 == 0;
-            if is_synced {
-                run.root().sync().expect("it syncs");
-            }
-            if is_synced || run.merged > merged {
-                merged = run.merged;
-                device.mark(states.len() as u64 - 1);
-            }
+        cut_states(seed, &mut |found, known, state| {
+            assert!(known.contains(found), "seed {seed}, state {state}: no moment after a sync");
+        });
+    }
+}
+
+#[test]
+fn a_merge_in_a_frame_without_its_entry_is_found() {
+    let mut is_found = false;
+    plant(Some(PlantedBug::MergeInFrame));
+    for seed in 100..104 {
+        cut_states(seed, &mut |found, known, _| is_found |= !known.contains(found));
+    }
+    plant(None);
+    assert!(is_found);
+}
+
+/// The parent, and how many merges are entered into the log of operations.
+type Moment = (Contents, u64);
+
+/// Shows `judge` what power cuts leave, beside the moments that each may leave.
+fn cut_states(seed: u64, judge: &mut dyn FnMut(&Moment, &[Moment], CrashState)) {
+    let device = Arc::new(RecordingDevice::in_memory(small_pool::empty("forks")));
+    let mut random = Random::new(seed);
+    let mut run = Run::new(open(device.clone()));
+    let (mut states, mut settled) = (vec![(run.parent.clone(), 0)], 0);
+    for step in 0..60 {
+        run.step(&mut random);
+        let now = (run.parent.clone(), run.merged);
+        if states.last() != Some(&now) {
+            states.push(now);
         }
-        drop(run);
-        let trace = device.trace();
-        let all: Vec<CrashState> =
-            trace.prefixes().step_by(5).chain(trace.seeded(seed, 150)).collect();
-        for state in all {
-            let memory = Arc::new(MemoryDevice::from_bytes(trace.image(state)));
-            let pool = open(memory.clone());
-            let root = pool.open(&Source::live(DatasetName::root())).expect("it opens");
-            let found = contents_of(&*root);
-            let synced = trace.last_mark(state.cut).unwrap_or(0) as usize;
-            let is_known = states[synced..].contains(&found);
-            assert!(is_known, "seed {seed}, state {state}: a moment after {synced}");
-            drop(root);
-            clear(&pool);
-            drop(pool);
-            assert_eq!(findings(&*memory), [""; 0], "seed {seed}, state {state}");
+        let is_synced = step % 6 == 0;
+        if is_synced {
+            run.root().sync().expect("it syncs");
         }
+        if is_synced || run.settled > settled {
+            settled = run.settled;
+            device.mark(states.len() as u64 - 1);
+        }
+    }
+    drop(run);
+    let trace = device.trace();
+    let all: Vec<CrashState> = trace.prefixes().step_by(5).chain(trace.seeded(seed, 150)).collect();
+    for state in all {
+        let memory = Arc::new(MemoryDevice::from_bytes(trace.image(state)));
+        let pool = open(memory.clone());
+        let root = pool.open(&Source::live(DatasetName::root())).expect("it opens");
+        let operations = pool.operations().expect("the log is read").into_iter();
+        let merges = operations.filter(|it| it.record.kind == OperationKind::Merge);
+        let found = (contents_of(&*root), merges.count() as u64);
+        let synced = trace.last_mark(state.cut).unwrap_or(0) as usize;
+        judge(&found, &states[synced..], state);
+        drop(root);
+        clear(&pool);
+        drop(pool);
+        assert_eq!(findings(&*memory), [""; 0], "seed {seed}, state {state}");
     }
 }
 

@@ -41,8 +41,8 @@ pub use operations::{Author, Hidden, MergeBack, Operation, Rest, Reversal, Undo}
 pub use scheduled::Scheduled;
 pub use snapshot_rule::SnapshotRule;
 pub use store::{
-    DatasetKind, DatasetReport, Destruction, EphemeralSnapshots, ForkBegin, FrozenViews, Holds,
-    ItemChange, Lineage, MergeInto, MergedFrom, OperationLog, Properties, PropertySource,
+    Applied, DatasetKind, DatasetReport, Destruction, EphemeralSnapshots, ForkBegin, FrozenViews,
+    Holds, ItemChange, Lineage, MergeInto, MergedFrom, OperationLog, Properties, PropertySource,
     ROOT_OBJECT, SeveralDatasets, SpaceUsage, Store, StoreCapabilities, VolatileForks, limit_batch,
 };
 pub use undo_time::{UNDO_DEFAULT, check_undo_time, undo_seconds};

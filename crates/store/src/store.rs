@@ -9,7 +9,7 @@ mod capabilities;
 
 pub use absent::limit_batch;
 pub use capabilities::{
-    EphemeralSnapshots, ForkBegin, FrozenViews, Holds, Lineage, MergeInto, MergedFrom,
+    Applied, EphemeralSnapshots, ForkBegin, FrozenViews, Holds, Lineage, MergeInto, MergedFrom,
     OperationLog, SeveralDatasets, SpaceUsage, StoreCapabilities, VolatileForks,
 };
 

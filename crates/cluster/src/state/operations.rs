@@ -8,7 +8,7 @@ use bytes::Bytes;
 use marram_format::operation::{OperationKind, OperationRecord, limit_text};
 use marram_format::record::{Limit, OwnerId};
 use marram_store::{
-    Author, Batch, DatasetName, Destruction, Error, Hidden, Key, MergedFrom, Operation,
+    Applied, Author, Batch, DatasetName, Destruction, Error, Hidden, Key, MergedFrom, Operation,
     OperationLog, Result, Reversal, Source, Store, Undo, View, kind, limit_batch,
 };
 use std::cell::{Cell, RefCell};
@@ -114,7 +114,7 @@ impl OperationLog for Cluster {
         view: &dyn View,
         batch: Batch<'_>,
         merged: &MergedFrom<'_>,
-    ) -> Result<()> {
+    ) -> Result<Applied> {
         if !view.writable() {
             return Err(Error::ReadOnly("a snapshot, or a store that takes no changes".to_owned()));
         }
@@ -136,6 +136,10 @@ impl OperationLog for Cluster {
         };
         self.shared.publish_around((dataset, batch), &mut Around { before, after })?;
         self.has_merged.store(true, Ordering::Release);
+        Ok(Applied::Durable)
+    }
+
+    fn settle_merges(&self) -> Result<()> {
         Ok(())
     }
 

@@ -243,6 +243,7 @@ impl Together<'_, '_> {
                 root_object: sides.root.0,
                 base: None,
                 moves_base: false,
+                may_wait: false,
             })
             .collect();
         let (mut merges, mut changes) = (Vec::new(), Vec::new());

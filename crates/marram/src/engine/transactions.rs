@@ -7,7 +7,7 @@ use super::home::CommitOrder;
 use super::mounted::Shown;
 use crate::control::protocol::CommitSummary;
 use crate::error::{Error, Result};
-use marram_history::{Branch, MergeOptions, MergeReport, MergeSides};
+use marram_history::{Branch, MergeOptions, MergeReport, MergeSides, Parent};
 use marram_store::{DatasetName, Source, Store};
 
 /// See [`super::home::Transactions::begin`].
@@ -44,7 +44,8 @@ fn no_fork(fork: &Source) -> Error {
 }
 
 /// Merges what a transaction has changed into its dataset, through the store of `shown`, unless
-/// others have changed what it has read or written.
+/// others have changed what it has read or written. Programs see it before it is durable, as they
+/// see all that is written.
 ///
 /// # Errors
 /// As for [`super::home::Transactions::commit`].
@@ -60,14 +61,21 @@ pub(super) fn merge(
         root: branch.root,
     };
     let overlaps = |touched: &_| order.reads.overlaps(touched);
-    let options = MergeOptions { strict: Some(&overlaps), ..MergeOptions::default() };
+    let options =
+        MergeOptions { strict: Some(&overlaps), may_wait: true, ..MergeOptions::default() };
     let (files, report) = shown.on_whole(&branch.parent, |whole| {
         let files = whole.files(shown.store, &branch.parent)?;
         let report = marram_history::merge(&*files, shown.store, sides, &options)?;
         Ok((files, report))
     })?;
-    let summary = summary_of(&report);
+    let mut summary = summary_of(&report);
     shown.mounts.changed(&branch.parent, &*files, &Changes::from(report.change_set));
+    if report.waits
+        && let Err(error) = shown.store.settle_merges(files.view())
+    {
+        // It is there, and may be durable at some time.
+        summary.unknown = Some(error.into());
+    }
     Ok(summary)
 }
 

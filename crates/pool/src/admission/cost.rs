@@ -57,6 +57,14 @@ fn cost_of_keys(keys: u64) -> u64 {
     leaves + keys.saturating_sub(BATCH_LEAVES) * NEIGHBOUR_BYTES
 }
 
+/// The records of a merge that waits are taken for those of so many forks: two states are kept.
+const FORKS_OF_MERGE: usize = 2;
+
+/// As so many forks in memory are taken what waits beside layers, and so many merges more.
+pub(crate) fn forks_of(forks: usize, merges: usize) -> u64 {
+    (forks + merges * FORKS_OF_MERGE) as u64
+}
+
 /// Bytes on media that so many forks in memory are taken to need in the commit that makes records
 /// of them, beside what waits: each is a moment of its parent, whose root is written then.
 pub(crate) fn cost_of_forks(forks: u64) -> u64 {

@@ -80,7 +80,7 @@ fn waiting_of(pool: &State, dataset: &Dataset) -> Result<Waiting> {
         }
     }
     let blocks = freed_blocks(pool, dataset, losses)?;
-    if pool.forks.may_hold_blocks_of(dataset.id) {
+    if pool.forks.may_hold_blocks_of(dataset.id) || pool.merges.has_any_in(dataset.id) {
         let left = blocks.left + blocks.freed;
         let needed = needed_by_moments(&at, root.as_ref(), dataset)?;
         return Ok(Waiting { needed, left, ..Waiting::default() });
@@ -94,8 +94,9 @@ fn leaf_of(at: &At<'_>, root: Option<&Bytes>, key: Key) -> Result<(Bytes, Option
     root.map_or(Ok((Bytes::new(), None)), |root| tree::find(at, root, key))
 }
 
-/// What the layers of a dataset need where forks in memory may have begun between them. Each is a
-/// moment of the commit then, and writes a leaf that another one changes too by itself.
+/// What the layers of a dataset need where forks in memory may have begun between them, or merges
+/// were applied. Each is a moment of the commit then, and writes a leaf that another one changes
+/// too by itself.
 fn needed_by_moments(at: &At<'_>, root: Option<&Bytes>, dataset: &Dataset) -> Result<u64> {
     let mut needed = 0;
     for entries in dataset.uncommitted_layers() {

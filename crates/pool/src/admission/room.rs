@@ -1,6 +1,6 @@
 //! How much space there is: for a batch, for a reservation, and as it is reported.
 
-use crate::admission::cost::{KEY_BYTES, KEY_BYTES_MAX, content_bytes, cost_of_forks};
+use crate::admission::cost::{KEY_BYTES, KEY_BYTES_MAX, content_bytes, cost_of_forks, forks_of};
 use crate::memtable::dataset::Dataset;
 use crate::memtable::settings::Settings;
 use crate::state::State;
@@ -45,7 +45,7 @@ pub(crate) fn room(pool: &State, dataset: &Dataset, batch: &Batch<'_>, waiting: 
     let unpromised = || content_bytes(batch).saturating_sub(batch.promised_bytes);
     let kept_back = match batch.admission {
         Admission::Ordinary if batch.promised_bytes == 0 => {
-            let forks = cost_of_forks(pool.forks.in_memory() as u64);
+            let forks = cost_of_forks(forks_of(pool.forks.in_memory(), pool.merges.count()));
             others().saturating_add(reserved + forks).saturating_add(promised)
         }
         Admission::Ordinary => {

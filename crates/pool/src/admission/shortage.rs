@@ -25,7 +25,7 @@
 //! what was rounded up to grains.
 
 use crate::admission::CommitTurn;
-use crate::admission::cost::{KEY_BYTES_MAX, cost, cost_of_forks, least_cost};
+use crate::admission::cost::{KEY_BYTES_MAX, cost, cost_of_forks, forks_of, least_cost};
 use crate::admission::{look, room};
 use crate::memtable::dataset::Dataset;
 use crate::state::State;
@@ -199,10 +199,19 @@ fn needed_by_dirty(pool: &State, looked: Waiting) -> u64 {
 /// Whether there is space for so many more forks in memory beside all that waits: a commit that was
 /// promised to what waits must not fail for them.
 pub(crate) fn fits_forks(pool: &State, count: usize) -> bool {
+    fits_records(pool, count, 0)
+}
+
+/// The same for a merge that is to wait, whose batch is admitted.
+pub(crate) fn fits_merge(pool: &State) -> bool {
+    fits_records(pool, 0, 1)
+}
+
+fn fits_records(pool: &State, forks: usize, merges: usize) -> bool {
     let admitted = *pool.ledger.admitted_bytes.lock();
     let needed = admitted + needed_by_dirty(pool, Waiting::default());
-    let forks = cost_of_forks((pool.forks.in_memory() + count) as u64);
-    needed.saturating_add(forks) <= room::unpromised_bytes(pool)
+    let forks = forks_of(pool.forks.in_memory() + forks, pool.merges.count() + merges);
+    needed.saturating_add(cost_of_forks(forks)) <= room::unpromised_bytes(pool)
 }
 
 /// Looks for space for a batch that does not seem to fit, and commits if that could make room,

@@ -29,6 +29,8 @@ pub(crate) const GATE: Rank = rank(220, "the gate of batches");
 pub(crate) const ADMITTED: Rank = rank(225, "what is being admitted");
 /// Held while forks in memory come, go, or follow a commit.
 pub(crate) const FORKS: Rank = rank(228, "the forks in memory");
+/// Nothing is taken under it.
+pub(crate) const MERGES: Rank = rank(229, "the merges that wait");
 pub(crate) const DATASETS: Rank = rank(230, "the datasets");
 /// One dataset at a time.
 pub(crate) const DATASET: Rank = rank(240, "a dataset's state");

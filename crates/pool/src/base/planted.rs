@@ -30,6 +30,8 @@ pub enum PlantedBug {
     /// A part of a transaction is in a commit before that of the rest; of one over several
     /// datasets, one of them.
     TransactionInTwo,
+    /// A frame has the batch of a merge that waits, whose entry comes with the next commit.
+    MergeInFrame,
     /// Of a transaction over two pools one decides before the other one has prepared.
     DecisionBeforePrepared,
 }

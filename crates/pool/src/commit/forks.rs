@@ -1,6 +1,6 @@
 //! Forks in memory, as a commit meets them.
 //!
-//! A commit may hold **several moments**, each with a group of its own: at that of a fork its
+//! A commit may hold **several moments**, each state with a group of its own: at that of a fork its
 //! parent takes in the layers that were there when the fork began, and is kept as its base; the
 //! rest of the parent, and what the fork has changed, is younger. All of it is durable with one
 //! superblock, which has the last of these groups.
@@ -23,8 +23,8 @@ const PRUNE_LEAVES: usize = 200;
 /// Pointers that it takes off dead lists.
 const RECLAIM_POINTERS: usize = 1000;
 
-/// The dataset of a step is kept as the base of a fork, and the fork begins as that; what comes
-/// after it is of the next group.
+/// The dataset of a step is kept as the base of a fork, and the fork begins as that; what either
+/// takes in after it is of the next group.
 pub(super) fn begin(commit: &mut Commit<'_>, parent: u64, begins: &Begins) -> Result<()> {
     // Nodes are read again by the steps that follow.
     commit.queue.write_out()?;
@@ -40,7 +40,6 @@ pub(super) fn begin(commit: &mut Commit<'_>, parent: u64, begins: &Begins) -> Re
     commit.roots.insert(begins.dataset.id, root_of(&record));
     commit.keep(record)?;
     commit.set_feature(feature::OWNERS);
-    commit.begin_group();
     Ok(())
 }
 

@@ -20,6 +20,8 @@ mod dry_run;
 mod forks;
 pub(crate) mod kept_states;
 pub(crate) mod leaving;
+pub(crate) mod merges;
+pub(crate) mod operation_log;
 pub(crate) mod owners;
 mod pool_tree;
 mod publish;

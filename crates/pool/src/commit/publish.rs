@@ -7,6 +7,7 @@ use bytes::Bytes;
 use marram_format::superblock::Superblock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Step 7.
 pub(super) fn publish(commit: Commit<'_>, superblock: Superblock) {
@@ -62,6 +63,9 @@ fn publish_roots(pool: &State, roots: &BTreeMap<u64, Option<Bytes>>, steps: &Ste
             dataset.publish(root.clone(), *taken);
             forks.follow(dataset.id, root.as_ref(), *taken);
         }
+    }
+    for merge in pool.merges.settle(steps.merges) {
+        pool.note_expiry(merge.entry.until.load(Ordering::Relaxed));
     }
     pool.end_of_commit(&mut forks, true);
     for (fork, _) in &steps.ended {

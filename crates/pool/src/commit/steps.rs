@@ -1,11 +1,12 @@
-//! What a commit takes in, step by step: layers of datasets, and the forks in memory that begin
-//! between them.
+//! What a commit takes in, step by step: layers of datasets, and the forks in memory and the merges
+//! that wait between them.
 
 use crate::memtable::dataset::Dataset;
 use crate::memtable::dirty::Dirty;
 use crate::memtable::overlay::Layer;
 use crate::state::State;
 use crate::state::forks::Fork;
+use crate::state::waiting_merges::WaitingMerge;
 use marram_format::dataset::DatasetRecord;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +16,27 @@ use std::sync::Arc;
 pub(super) enum Which {
     /// Those of which it takes in a layer, or of whose parent.
     Touched,
-    /// All.
+    /// The same; but of what forks have changed themselves it takes in only what is much: for a
+    /// commit that is waited for, since no fork is durable.
+    Durable,
+    /// All; of what they have changed as little.
     All,
 }
 
-/// One step of a commit: layers that a dataset takes in, and the fork that begins then.
+/// One step of a commit: layers that a dataset takes in, and what is done then.
 pub(super) struct Step {
     pub(super) dataset: Arc<Dataset>,
     pub(super) layers: Vec<Arc<Layer>>,
-    pub(super) begins: Option<Begins>,
+    pub(super) then: Then,
+}
+
+/// What is done when the layers of a step have been taken in.
+pub(super) enum Then {
+    Nothing,
+    ForkBegins(Begins),
+    /// The next step of the dataset is the batch of this merge.
+    MergeBegins(Arc<WaitingMerge>),
+    MergeEnds(Arc<WaitingMerge>),
 }
 
 /// A fork of the dataset of a step.
@@ -41,19 +54,31 @@ pub(super) struct Steps {
     pub(super) taken: Vec<(Arc<Dataset>, usize)>,
     /// Ended forks that go, and their bases: those that have begun later first.
     pub(super) ended: Vec<(u64, u64)>,
+    /// How many merges that wait are taken in: all.
+    pub(super) merges: usize,
 }
+
+/// How many layers of each dataset the steps so far have taken.
+type Before = BTreeMap<u64, usize>;
 
 impl Steps {
     /// Orders what was frozen. No batch is under way, and no commit.
     /// Also returns how much is left out: what forks in memory have changed, of which nothing is to
-    /// be written.
+    /// be written. So it is of the forks of merges that wait.
     pub(super) fn of(
         pool: &State,
         datasets: Vec<Arc<Dataset>>,
         (which, left_out): (Which, &[u64]),
     ) -> (Steps, Dirty) {
         let (mut steps, mut left) = (Steps::default(), Dirty::default());
-        let mut before: BTreeMap<u64, usize> = BTreeMap::new();
+        let mut before = Before::new();
+        let mut merges = pool.merges.all();
+        steps.merges = merges.len();
+        let merged = merges.iter().map(|merge| merge.fork);
+        let mut left_out: Vec<u64> = left_out.iter().copied().chain(merged).collect();
+        if which != Which::Touched {
+            left_out.extend(pool.forks.of_little());
+        }
         if !pool.forks.is_empty() {
             let mut table = pool.forks.lock();
             for fork in table.all_mut().filter(|fork| !fork.is_ended) {
@@ -61,11 +86,18 @@ impl Steps {
                     let is_taken = |it: &Arc<Dataset>| it.id == fork.record.id;
                     fork.is_in_commit =
                         !left_out.contains(&fork.record.id) && datasets.iter().any(is_taken);
-                } else if which == Which::All || is_touched(fork, &datasets) {
+                } else if which == Which::All || is_touched(fork, &datasets, &left_out) {
+                    let is_earlier = |merge: &mut Arc<WaitingMerge>| {
+                        merge.dataset.id == fork.parent.id && merge.layer < fork.base_layers
+                    };
+                    for merge in merges.extract_if(.., is_earlier) {
+                        steps.merge(&merge, &mut before);
+                    }
                     steps.begin(fork, &mut before);
                 }
             }
         }
+        merges.iter().for_each(|merge| steps.merge(merge, &mut before));
         for dataset in datasets {
             let (_, layers) = dataset.frozen();
             let from = before.get(&dataset.id).copied().unwrap_or(0);
@@ -77,7 +109,7 @@ impl Steps {
             steps.taken.push((Arc::clone(&dataset), from + layers.len()));
             before.remove(&dataset.id);
             if !layers.is_empty() {
-                steps.steps.push(Step { dataset, layers, begins: None });
+                steps.steps.push(Step { dataset, layers, then: Then::Nothing });
             }
         }
         steps.take_clean(pool, &before);
@@ -89,14 +121,15 @@ impl Steps {
         if !dataset.has_frozen(freeze) {
             return None;
         }
-        let is_it = |step: &&mut Step| step.dataset.id == dataset.id && step.begins.is_none();
+        let is_it =
+            |step: &&mut Step| step.dataset.id == dataset.id && matches!(step.then, Then::Nothing);
         let step = self.steps.iter_mut().find(is_it);
         let (dataset, layer) = step.and_then(|it| Some((it.dataset.clone(), it.layers.pop()?)))?;
-        Some(Step { dataset, layers: vec![layer], begins: None })
+        Some(Step { dataset, layers: vec![layer], then: Then::Nothing })
     }
 
     /// The step of a fork's parent after which the fork begins.
-    fn begin(&mut self, fork: &mut Fork, before: &mut BTreeMap<u64, usize>) {
+    fn begin(&mut self, fork: &mut Fork, before: &mut Before) {
         fork.is_in_commit = true;
         let (_, layers) = fork.dataset.frozen();
         let from = before.get(&fork.parent.id).copied().unwrap_or(0).min(fork.base_layers);
@@ -105,12 +138,25 @@ impl Steps {
         let (record, base) = (Arc::clone(&fork.record), Arc::clone(&fork.base));
         let begins = Begins { record, base, dataset: Arc::clone(&fork.dataset) };
         let layers = layers[from..fork.base_layers].to_vec();
-        self.steps.push(Step { dataset: Arc::clone(&fork.parent), layers, begins: Some(begins) });
+        let dataset = Arc::clone(&fork.parent);
+        self.steps.push(Step { dataset, layers, then: Then::ForkBegins(begins) });
+    }
+
+    /// The steps of a merge: what was there before, and its batch.
+    fn merge(&mut self, merge: &Arc<WaitingMerge>, before: &mut Before) {
+        let (_, layers) = merge.dataset.frozen();
+        let from = before.get(&merge.dataset.id).copied().unwrap_or(0).min(merge.layer);
+        before.insert(merge.dataset.id, merge.layer + 1);
+        let earlier = (layers[from..merge.layer].to_vec(), Then::MergeBegins(Arc::clone(merge)));
+        let own = (vec![layers[merge.layer].clone()], Then::MergeEnds(Arc::clone(merge)));
+        for (layers, then) in [earlier, own] {
+            self.steps.push(Step { dataset: Arc::clone(&merge.dataset), layers, then });
+        }
     }
 
     /// Forks without changes of their own, and parents of which nothing waits but what their forks
     /// began with.
-    fn take_clean(&mut self, pool: &State, before: &BTreeMap<u64, usize>) {
+    fn take_clean(&mut self, pool: &State, before: &Before) {
         let datasets = pool.datasets.read();
         let clean =
             before.iter().filter_map(|(id, taken)| Some((datasets.get(id)?.clone(), *taken)));
@@ -149,6 +195,29 @@ impl Steps {
     }
 }
 
-fn is_touched(fork: &Fork, datasets: &[Arc<Dataset>]) -> bool {
-    datasets.iter().any(|dataset| dataset.id == fork.parent.id || dataset.id == fork.record.id)
+/// How many groups the moments of a commit take at most, of all that waits. In each dataset that is
+/// one for each merge, and one for what lies behind each fork or merge, as far as there are layers.
+pub(super) fn moments(pool: &State) -> usize {
+    let merges = pool.merges.all();
+    let table = pool.forks.lock();
+    let forks: Vec<&Fork> = table.all().filter(|fork| !fork.is_on_media).collect();
+    let of_merges = merges.iter().map(|merge| &merge.dataset);
+    let into: BTreeMap<u64, &Arc<Dataset>> = forks
+        .iter()
+        .map(|fork| &fork.parent)
+        .chain(of_merges)
+        .map(|dataset| (dataset.id, dataset))
+        .collect();
+    let of_dataset = |dataset: &Arc<Dataset>| {
+        let merges = merges.iter().filter(|merge| merge.dataset.id == dataset.id).count();
+        let forks = forks.iter().filter(|fork| fork.parent.id == dataset.id).count();
+        let layers = dataset.frozen_layers().saturating_sub(merges);
+        merges + layers.min(forks + merges) + 1
+    };
+    into.into_values().map(of_dataset).sum()
+}
+
+fn is_touched(fork: &Fork, datasets: &[Arc<Dataset>], left_out: &[u64]) -> bool {
+    let is_one = |dataset: &&Arc<Dataset>| [fork.parent.id, fork.record.id].contains(&dataset.id);
+    datasets.iter().filter(is_one).any(|dataset| !left_out.contains(&dataset.id))
 }

@@ -1,6 +1,7 @@
 //! A sync: what was applied before is durable when it returns, by a frame of the intent log or, if
 //! that is too much or there is no log, by a commit.
 
+use crate::base::planted::{PlantedBug, is_planted};
 use crate::commit::blocks;
 use crate::commit::draft::Commit;
 use crate::commit::turn;
@@ -49,7 +50,7 @@ fn sync_by(pool: &State, log: &IntentLog) -> Result<()> {
     }
     match collected {
         Collected::Nothing => {}
-        Collected::TooMuch => return turn::commit(pool),
+        Collected::TooMuch => return turn::turn(pool, None)?.commit_durable(),
         Collected::Frame { position, frame, .. } => {
             let written = log.write(&pool.media, position, frame);
             written.inspect_err(|error| pool.fail(error))?;
@@ -65,7 +66,11 @@ fn collect(pool: &State, log: &IntentLog) -> (Collected, u64) {
     let _no_batch = pool.turns.gate.write();
     let batches = pool.dirty.batches.load(Ordering::Acquire);
     let open_freeze = pool.dirty.freezes.load(Ordering::Acquire) + 1;
-    let collected = log.collect(&pool.all_dirty_datasets(), open_freeze);
+    // A frame cannot say that it has a merge.
+    let collected = match pool.merges.count() == 0 || is_planted(PlantedBug::MergeInFrame) {
+        true => log.collect(&pool.all_dirty_datasets(), open_freeze),
+        false => Collected::TooMuch,
+    };
     if matches!(collected, Collected::Frame { is_half_full: true, .. }) {
         pool.work.announce();
     }

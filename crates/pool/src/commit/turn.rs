@@ -8,13 +8,14 @@ use crate::admission::shortage::{self, Admitted, busy};
 use crate::base::order::MutexGuard;
 use crate::base::planted::{PlantedBug, is_planted};
 use crate::commit::draft::{Commit, Frozen, Work};
-use crate::commit::steps::{Step, Steps, Which};
-use crate::commit::{dry_run, forks, owners, pool_tree, publish, references, trees};
+use crate::commit::steps::{Step, Steps, Then, Which};
+use crate::commit::{dry_run, forks, merges, owners, pool_tree, publish, references, steps, trees};
 use crate::log::IntentLog;
 use crate::memtable::counters::CommittedCounters;
 use crate::memtable::dataset::{Attempt, Dataset};
 use crate::memtable::dirty::Dirty;
 use crate::state::State;
+use crate::state::waiting_merges::WaitingMerge;
 use marram_format::group::Group;
 use marram_store::{Batch, Edit, Error, Result};
 use std::sync::Arc;
@@ -26,6 +27,12 @@ const SETTLING_COMMITS_MAX: usize = 8;
 /// Dry runs beside batches before one holds them back. A program that writes to the dataset all the
 /// time spoils the first kind, never the second.
 const LOOKS_BESIDE_MAX: usize = 2;
+
+/// Groups that one commit takes at most: the format document says so of all commits.
+const MOMENTS_MAX: usize = 40;
+/// Those beside the moments of forks and merges that wait: its own, what comes behind these, and
+/// what a commit does beside them.
+const OTHER_MOMENTS: usize = 6;
 
 /// A commit that finds no space to move pointers of dead lists is tried again with so many times
 /// fewer.
@@ -84,13 +91,20 @@ impl CommitTurn for Turn<'_> {
 }
 
 impl Turn<'_> {
-    /// As [`commit_with`].
+    /// As [`commit_with`]. With work, what forks of transactions have changed stays in memory, as
+    /// far as it is little.
     pub(crate) fn commit(&self, work: Option<Work<'_>>) -> Result<()> {
         self.heal()?;
         match work {
-            Some(_) => self.make(self.freeze(Which::Touched), None, work),
+            Some(_) => self.make(self.freeze(Which::Durable), None, work),
             None => self.commit_batches(Which::Touched, false),
         }
+    }
+
+    /// The same without work, so that what waits is durable.
+    pub(crate) fn commit_durable(&self) -> Result<()> {
+        self.heal()?;
+        self.commit_batches(Which::Durable, false)
     }
 
     fn freeze(&self, which: Which) -> Frozen {
@@ -117,10 +131,11 @@ impl Turn<'_> {
         }
     }
 
-    /// Makes records of all forks in memory, and takes away those of what has ended: for an
-    /// operation that reckons by records.
+    /// Makes records of all forks in memory, takes away those of what has ended, and enters the
+    /// merges that wait: for an operation that reckons by records.
     pub(crate) fn settle_forks(&self) -> Result<()> {
-        match self.pool.forks.in_memory() == 0 && !self.pool.forks.has_ended() {
+        let forks = &self.pool.forks;
+        match forks.in_memory() == 0 && !forks.has_ended() && self.pool.merges.count() == 0 {
             true => Ok(()),
             false => {
                 self.heal()?;
@@ -197,7 +212,7 @@ impl Turn<'_> {
                 return Err(obstacle);
             }
             commits += 1;
-            self.commit(Some(&mut |_| Ok(())))?;
+            self.make(self.freeze(Which::Touched), None, Some(&mut |_| Ok(())))?;
         };
         let mut all: Vec<_> =
             merges.into_iter().map(|going| (going.dataset, going.batch.edits)).collect();
@@ -205,6 +220,35 @@ impl Turn<'_> {
             self.commit_a_part(&mut all)?;
         }
         self.apply_and_make(all, Some(before), work)
+    }
+
+    /// Applies the batch of a merge that waits from then on for a commit, as a layer of its own.
+    /// Returns it if it cannot wait: only a commit before it can tell whether it can be made, or
+    /// the next one would have too many moments.
+    pub(crate) fn apply_to_wait<'b>(
+        &self,
+        (dataset, admitted): (&Dataset, &Admitted<'_>),
+        batch: Batch<'b>,
+        check: &dyn Fn() -> Result<()>,
+        waiting: impl FnOnce(usize) -> WaitingMerge,
+    ) -> Result<Option<Batch<'b>>> {
+        self.heal()?;
+        let pool = self.pool;
+        let _no_batch = pool.turns.gate.write();
+        if admitted.is_by_dry_run()
+            || references::refers_back(&batch.edits)?
+            || !has_moments_for(pool, 2)
+        {
+            return Ok(Some(batch));
+        }
+        check()?;
+        references::refuse_unbalanced(pool, dataset, &batch.edits)?;
+        // What was there before, and what comes, has layers of its own.
+        freeze_layers(pool);
+        self.apply_counted(dataset, batch.edits)?;
+        freeze_layers(pool);
+        pool.merges.add(waiting(dataset.frozen_layers() - 1));
+        Ok(None)
     }
 
     /// The planted bug of a transaction of which a part is in a commit before that of the rest: of
@@ -239,7 +283,8 @@ impl Turn<'_> {
             }
         }
         let left_out = before.as_ref().map_or(&[][..], |before| before.left_out);
-        let mut frozen = freeze_but(pool, Which::Touched, left_out);
+        let which = if left_out.is_empty() { Which::Touched } else { Which::Durable };
+        let mut frozen = freeze_but(pool, which, left_out);
         let number = frozen.number;
         let apart = before.map(|Before { first, then, .. }| {
             let split = |(dataset, _): &(&Dataset, Dirty)| frozen.steps.split(dataset, number);
@@ -381,6 +426,19 @@ pub(crate) fn settle_forks(pool: &State) -> Result<()> {
     turn(pool, None)?.settle_forks()
 }
 
+/// Whether the next commit has room for so many moments more, beside merges that wait.
+pub(crate) fn has_moments_for(pool: &State, count: usize) -> bool {
+    pool.merges.count() == 0 || steps::moments(pool) + count + OTHER_MOMENTS <= MOMENTS_MAX
+}
+
+/// Commits the merges that wait, for readers of the log of operations.
+pub(crate) fn enter_waiting(pool: &State) -> Result<()> {
+    match pool.merges.count() {
+        0 => Ok(()),
+        _ => commit(pool),
+    }
+}
+
 /// The turn to commit, and with the lock of an operation that does more than that.
 pub(crate) fn turn<'p>(
     pool: &'p State,
@@ -429,12 +487,12 @@ fn make(
     match apart {
         None => {
             owners::adopt_all(&mut commit, steps.iter())?;
-            steps.iter().try_for_each(|step| take_step(&mut commit, step))?;
+            take_steps(&mut commit, &steps)?;
         }
         Some(Apart { first, then, batches }) => {
             first(&mut commit)?;
             owners::adopt_all(&mut commit, steps.iter().chain(&batches))?;
-            steps.iter().try_for_each(|step| take_step(&mut commit, step))?;
+            take_steps(&mut commit, &steps)?;
             commit.queue.write_out()?;
             then(&mut commit)?;
             batches.iter().try_for_each(|step| take_step(&mut commit, step))?;
@@ -452,13 +510,29 @@ fn make(
     Ok(())
 }
 
+fn take_steps(commit: &mut Commit<'_>, steps: &[Step]) -> Result<()> {
+    steps.iter().try_for_each(|step| take_step(commit, step))?;
+    if commit.frozen.steps.merges > 0 {
+        // What is entered beside merges is no part of the last of them.
+        commit.begin_group();
+    }
+    Ok(())
+}
+
 fn take_step(commit: &mut Commit<'_>, step: &Step) -> Result<()> {
     if !step.layers.is_empty() {
+        // What is born here is younger than the newest snapshot. Snapshots of one state may share
+        // a group: those of a merge that ends and the next one, and of forks that begin together.
+        if commit.record(step.dataset.id)?.previous_group == commit.group {
+            commit.begin_group();
+        }
         trees::take_in(commit, &step.dataset, &step.layers)?;
     }
-    match &step.begins {
-        Some(begins) => forks::begin(commit, step.dataset.id, begins),
-        None => Ok(()),
+    match &step.then {
+        Then::Nothing => Ok(()),
+        Then::ForkBegins(begins) => forks::begin(commit, step.dataset.id, begins),
+        Then::MergeBegins(merge) => merges::begin(commit, merge),
+        Then::MergeEnds(merge) => merges::end(commit, merge),
     }
 }
 

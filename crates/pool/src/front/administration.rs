@@ -7,6 +7,7 @@ use crate::snapshots::session::Session;
 use crate::snapshots::trash;
 use crate::snapshots::undo;
 use crate::snapshots::{label, properties};
+use crate::state::waiting_merges::Expected;
 use marram_store::{
     Author, DatasetName, DatasetReport, Grants, Hidden, Operation, Result, Reversal, Scheduled,
     Source, Store, Undo,
@@ -29,6 +30,13 @@ impl Pool {
     /// The same pool for a merge that takes back the merge with this number in the log.
     pub fn taking_back(&self, number: u64) -> Pool {
         Pool { session: Session { undoes: number, ..self.session.clone() } }
+    }
+
+    /// The same pool for a merge that is about to come: others that wait in memory stay for it a
+    /// while, so that all share a commit. It is expected until it is there, or this handle is gone.
+    pub fn expecting_merge(&self) -> Pool {
+        let expected = Some(Arc::new(Expected::of(&self.session.state)));
+        Pool { session: Session { expected, ..self.session.clone() } }
     }
 
     /// The same pool for an undo that goes back past later changes of the same thing: another

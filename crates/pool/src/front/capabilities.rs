@@ -6,8 +6,8 @@ use crate::snapshots::{datasets, ephemeral, forks, limits, merge_commit, propert
 use crate::views::frozen;
 use bytes::Bytes;
 use marram_store::{
-    Batch, DatasetName, EphemeralSnapshots, ForkBegin, FrozenViews, Holds, Lineage, MergeInto,
-    MergedFrom, OperationLog, Result, SeveralDatasets, Source, SpaceUsage, Usage, View,
+    Applied, Batch, DatasetName, EphemeralSnapshots, ForkBegin, FrozenViews, Holds, Lineage,
+    MergeInto, MergedFrom, OperationLog, Result, SeveralDatasets, Source, SpaceUsage, Usage, View,
     VolatileForks,
 };
 use std::sync::Arc;
@@ -44,8 +44,12 @@ impl OperationLog for Pool {
         view: &dyn View,
         batch: Batch<'_>,
         merged: &MergedFrom<'_>,
-    ) -> Result<()> {
-        merge_commit::enter_merges(&self.session, vec![MergeInto { view, batch, merged }])
+    ) -> Result<Applied> {
+        merge_commit::enter_merge(&self.session, MergeInto { view, batch, merged })
+    }
+
+    fn settle_merges(&self) -> Result<()> {
+        merge_commit::settle(&self.session)
     }
 
     fn set_owner_limit(&self, name: &DatasetName, owner: u64, limit: Option<Bytes>) -> Result<()> {

@@ -10,9 +10,9 @@ mod streams;
 pub(crate) mod two_pools;
 
 use crate::Error;
+use crate::commit::operation_log::{self, entry};
 use crate::commit::turn;
 use crate::snapshots::begin;
-use crate::snapshots::operation_log::{self, entry};
 use crate::snapshots::session::Session;
 use crate::snapshots::{destroy, trash};
 use crate::state::open;

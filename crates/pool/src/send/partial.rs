@@ -7,12 +7,12 @@
 //! One dataset is received at a time under a name: a second receive is refused.
 
 use crate::Error;
+use crate::commit::operation_log;
+use crate::commit::operation_log::entry;
 use crate::memtable::dataset::Opened;
 use crate::send::{POSITION_KEY, identity_of};
 use crate::snapshots::begin;
 use crate::snapshots::destroy;
-use crate::snapshots::operation_log;
-use crate::snapshots::operation_log::entry;
 use crate::snapshots::plan::Plan;
 use crate::snapshots::session::Session;
 use crate::state::State;

@@ -1,11 +1,11 @@
 //! Datasets and snapshots made, given other names, gone back to and promoted: each one commit, with
 //! its entry in the log of operations. The fork of a transaction has none: the log has the commit.
 
-use super::operation_log::{self, entry, is_ephemeral};
 use super::session::Session;
 use super::{lineage, properties, trash};
 use crate::admission::room;
 use crate::commit::kept_states;
+use crate::commit::operation_log::{self, entry, is_ephemeral};
 use crate::snapshots::begin::{begin_operation, begin_operations};
 use crate::state::find::refuse_hidden;
 use marram_format::dataset::DatasetState;

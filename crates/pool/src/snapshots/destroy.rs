@@ -11,15 +11,15 @@
 //! its snapshots is taken apart from the newest on: each is the last of its line by then, and each
 //! walk meets what no other one does.
 
-use super::operation_log::{entry, is_ephemeral};
 use super::plan::Plan;
 use super::reclaimable::Release;
 use crate::commit::dead_list_reclaim;
 use crate::commit::draft::Commit;
 use crate::commit::leaving::{destroy_chain, destroy_last, prune_dataset};
+use crate::commit::operation_log;
+use crate::commit::operation_log::{entry, is_ephemeral};
 use crate::commit::turn;
 use crate::commit::turn::Turn;
-use crate::snapshots::operation_log;
 use crate::snapshots::session::Session;
 use crate::snapshots::trash;
 use crate::state::State;

@@ -185,7 +185,8 @@ pub(crate) fn take(session: &Session, dataset: &DatasetName, purpose: &str) -> R
     let running = inner.running(live.id).ok_or_else(gone)?;
     if inner.forks.base_of(live.id).is_some() {
         turn::settle_forks(inner)?;
-    } else if running.has_dirty() {
+    }
+    if running.has_dirty() {
         turn::commit(inner)?;
     }
     let moment = Arc::new(PinnedCommit::hold(inner));

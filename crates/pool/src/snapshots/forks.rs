@@ -78,11 +78,13 @@ fn make_way(pool: &State, parents: &[(Arc<DatasetRecord>, Opened)]) -> Result<()
     let count = parents.len();
     let layers = parents.iter().map(|(_, parent)| parent.frozen_layers()).max().unwrap_or(0);
     let mut fits = shortage::fits_forks(pool, count);
-    if layers >= LAYERS_MAX || pool.forks.in_memory() + count > IN_MEMORY_MAX || !fits {
+    let are_too_many =
+        pool.forks.in_memory() + count > IN_MEMORY_MAX || !turn::has_moments_for(pool, count);
+    if layers >= LAYERS_MAX || are_too_many || !fits {
         turn::settle_forks(pool)?;
         turn::commit(pool)?;
         fits = fits || shortage::fits_forks(pool, count);
-    } else if layers >= LAYERS_MANY {
+    } else if layers >= LAYERS_MANY + pool.merges.count() {
         pool.work.announce();
     }
     // Each key that waits is taken for the dearest there is, and more come during a commit.

@@ -1,8 +1,8 @@
 //! What a pool is called: a word in its superblock, so it changes with a commit.
 
+use crate::commit::operation_log::{self, entry};
 use crate::commit::turn::Turn;
 use crate::snapshots::begin;
-use crate::snapshots::operation_log::{self, entry};
 use crate::state::State;
 use marram_format::operation::{OperationKind, OperationRecord};
 use marram_format::superblock::LABEL_BYTES_MAX;

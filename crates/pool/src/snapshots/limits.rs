@@ -4,13 +4,13 @@
 //! and the entry in the log of operations are one commit: a limit that were durable by the intent
 //! log alone would, after a crash, be there without its entry.
 
-use super::operation_log::entry;
 use crate::admission::reservation;
 use crate::admission::shortage::{Admitted, Need};
+use crate::commit::operation_log;
+use crate::commit::operation_log::entry;
 use crate::commit::turn::Turn;
 use crate::memtable::dataset::Dataset;
 use crate::snapshots::begin;
-use crate::snapshots::operation_log;
 use crate::snapshots::session::Session;
 use crate::snapshots::trash::Reclaim;
 use crate::snapshots::undo;

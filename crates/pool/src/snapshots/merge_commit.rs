@@ -6,13 +6,18 @@
 //! several datasets have these moments together, and their entries are one step of the log. The new
 //! base of merges between two datasets is the state that the last commit has left of the one that
 //! was read, with the group of that commit.
+//!
+//! A small one of a transaction may [wait in memory](crate::state::waiting_merges) instead, so that
+//! those that come at the same time share a commit.
 
-use super::operation_log::entry;
 use crate::admission::quota;
 use crate::admission::reservation;
-use crate::admission::shortage::Admitted;
+use crate::admission::shortage::{self, Admitted};
+use crate::base::planted::{PlantedBug, is_planted};
 use crate::commit::draft::Commit;
 use crate::commit::kept_states;
+use crate::commit::merges;
+use crate::commit::operation_log::{self, entry};
 use crate::commit::turn;
 use crate::commit::turn::{Before, Going};
 use crate::memtable::dataset::Dataset;
@@ -20,29 +25,29 @@ use crate::memtable::settings::undo_seconds;
 use crate::snapshots::begin;
 use crate::snapshots::ephemeral;
 use crate::snapshots::merge_bases::{self, Moved, Moving};
-use crate::snapshots::operation_log;
 use crate::snapshots::session::Session;
 use crate::snapshots::trash::Reclaim;
 use crate::snapshots::two_pools::{self, Part};
 use crate::snapshots::undo;
-use marram_format::dataset::DatasetRecord;
+use crate::state::waiting_merges::{MergeEntry, WaitingMerge};
 use marram_format::group::Group;
-use marram_format::operation::{OperationKind, OperationRecord, TRASH_PREFIX};
+use marram_format::operation::{OperationKind, OperationRecord};
 use marram_format::transaction::TransactionDataset;
-use marram_store::{Batch, Error, MergeInto, MergedFrom, Result, Source, View};
+use marram_store::{
+    Applied, Batch, Block, Edit, Error, MergeInto, MergedFrom, Result, Source, View,
+};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Edits of a merge that waits in memory at most. What is larger is better committed for itself.
+const WAITING_EDITS_MAX: usize = 4096;
 
 /// Which text of a merge's entry tells how the base has moved.
 pub(crate) const MOVED_TEXT: usize = 2;
 /// Which text tells how many datasets were merged into, if it is more than one.
 pub(crate) const DATASETS_TEXT: usize = 3;
-
-/// What is kept for an undo of the operation of this number.
-fn kept_name(number: u64, live: &DatasetRecord, which: &str) -> Result<Source> {
-    format!("{}@{TRASH_PREFIX}{number}:{which}", live.name).parse()
-}
 
 /// What the base is moved by, if it is.
 fn moving(session: &Session, taker: u64, merged: &MergedFrom<'_>) -> Result<Option<Moving>> {
@@ -66,20 +71,14 @@ fn newest_group(session: &Session, dataset: u64) -> Result<Group> {
 
 /// What a merge keeps of what was before it, in its commit.
 struct Kept {
-    live: Arc<DatasetRecord>,
-    /// Its entry, as far as it is known before.
-    record: OperationRecord,
+    entry: MergeEntry,
     /// A snapshot that was asked for.
     named: Option<Source>,
-    /// How long the states before and after it are kept for an undo; 0 is not at all.
-    seconds: i64,
     /// Whether and from what the base moves.
     moving: Option<Moving>,
     /// What the entry that is taken back tells of the base.
     undone: Option<String>,
-    before: Cell<u64>,
     base: Cell<u64>,
-    until: Cell<i64>,
 }
 
 impl Kept {
@@ -101,13 +100,13 @@ impl Kept {
 
     /// Whether a snapshot of what was before the batch is taken.
     fn begins_group(&self) -> bool {
-        self.named.is_some() || self.seconds > 0
+        self.named.is_some() || self.entry.seconds > 0
     }
 
     /// Takes the snapshot that was asked for.
     fn keep_named(&self, session: &Session, commit: &mut Commit<'_>) -> Result<()> {
         if let Some(keep) = &self.named {
-            let id = kept_states::snapshot(commit, self.live.id, keep)?;
+            let id = kept_states::snapshot(commit, self.entry.live.id, keep)?;
             commit.begin_group();
             let entry = entry(OperationKind::Snapshot, id, &[&keep.to_string()]);
             operation_log::enter(commit, session.author.as_ref(), entry)?;
@@ -115,19 +114,10 @@ impl Kept {
         Ok(())
     }
 
-    /// Takes the snapshot of what was before the batch, for an undo of the entry of this number.
-    fn keep_before(&self, number: u64, commit: &mut Commit<'_>) -> Result<()> {
-        if self.seconds > 0 {
-            let name = kept_name(number, &self.live, "before")?;
-            self.before.set(kept_states::snapshot(commit, self.live.id, &name)?);
-        }
-        Ok(())
-    }
-
     /// Moves the base; returns what the entry tells of that.
     fn move_base(&self, commit: &mut Commit<'_>) -> Result<Option<String>> {
         let number = operation_log::next_entry(commit)?;
-        let kept_for = (self.seconds > 0).then_some(number);
+        let kept_for = (self.entry.seconds > 0).then_some(number);
         let moved = match (self.moving, &self.undone) {
             (Some(moving), _) => {
                 Some(merge_bases::supersede(commit, moving, self.base.get(), kept_for)?)
@@ -140,7 +130,7 @@ impl Kept {
 
     /// Enters the merge, with the state after it.
     fn enter(&self, session: &Session, commit: &mut Commit<'_>, datasets: usize) -> Result<()> {
-        let mut record = self.record.clone();
+        let mut record = self.entry.record.clone();
         let moved = self.move_base(commit)?;
         record.texts.extend(match datasets {
             1 => moved.into_iter().collect(),
@@ -149,14 +139,7 @@ impl Kept {
         if session.part.as_ref().is_some_and(Part::is_prepared_here) {
             two_pools::note_prepared(&mut record);
         }
-        if self.seconds > 0 {
-            let after = kept_name(operation_log::next_entry(commit)?, &self.live, "after")?;
-            record.before = self.before.get();
-            record.after = kept_states::snapshot(commit, self.live.id, &after)?;
-            self.until.set(commit.now_seconds.saturating_add(self.seconds));
-            record.kept_until_seconds = self.until.get();
-        }
-        operation_log::enter(commit, session.author.as_ref(), record).map(|_| ())
+        merges::enter(commit, (&self.entry, record), session.author.as_ref())
     }
 }
 
@@ -176,9 +159,9 @@ impl KeptOfAll {
         self.0.iter().try_for_each(|kept| kept.keep_named(session, commit))?;
         let first = operation_log::next_entry(commit)?;
         for (kept, number) in self.0.iter().zip(first..) {
-            kept.keep_before(number, commit)?;
+            merges::keep_before(commit, &kept.entry, number)?;
         }
-        if self.0.iter().any(|kept| kept.seconds > 0) {
+        if self.0.iter().any(|kept| kept.entry.seconds > 0) {
             commit.begin_group();
         }
         Ok(())
@@ -189,9 +172,13 @@ impl KeptOfAll {
         let first = operation_log::next_entry(commit)?;
         self.0.iter().try_for_each(|kept| kept.enter(session, commit, self.0.len()))?;
         if let Some(part) = &session.part {
-            let before = |kept: &Kept| if part.is_prepared_here() { kept.before.get() } else { 0 };
-            let of =
-                |kept: &Kept| TransactionDataset { dataset: kept.live.id, before: before(kept) };
+            let of = |kept: &Kept| TransactionDataset {
+                dataset: kept.entry.live.id,
+                before: match part.is_prepared_here() {
+                    true => kept.entry.before.load(Ordering::Relaxed),
+                    false => 0,
+                },
+            };
             part.enter(commit, first, self.0.iter().map(of).collect());
         }
         Ok(first)
@@ -272,7 +259,8 @@ pub(crate) fn enter_merges(session: &Session, merges: Vec<MergeInto<'_>>) -> Res
         first = kept.enter(session, commit)?;
         Ok(())
     })?;
-    kept.0.iter().for_each(|kept| session.state.note_expiry(kept.until.get()));
+    let untils = kept.0.iter().map(|kept| kept.entry.until.load(Ordering::Relaxed));
+    untils.for_each(|until| session.state.note_expiry(until));
     drop(admissions);
     two_pools::conclude(session, &turn, first)
 }
@@ -290,6 +278,93 @@ fn refuse_among_several(merges: &[MergeInto<'_>]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// See [`marram_store::OperationLog::apply_merge`]: it waits in memory where it may and can.
+pub(crate) fn enter_merge(session: &Session, merge: MergeInto<'_>) -> Result<Applied> {
+    let applied = match can_wait(session, &merge) {
+        true => wait(session, merge),
+        false => enter_now(session, merge),
+    };
+    // Those that wait do not stay for it any more.
+    session.expected.iter().for_each(|expected| expected.arrive());
+    applied
+}
+
+fn enter_now(session: &Session, merge: MergeInto<'_>) -> Result<Applied> {
+    session.expected.iter().for_each(|expected| expected.arrive());
+    enter_merges(session, vec![merge]).map(|()| Applied::Durable)
+}
+
+/// Whether a merge may wait in memory: nothing could take it away again there. So it must need
+/// nothing that only a commit can find out, and adopt nothing, since its fork may be gone by then.
+fn can_wait(session: &Session, MergeInto { batch, merged, .. }: &MergeInto<'_>) -> bool {
+    let is_plain = |edit: &Edit<'_>| match edit {
+        Edit::Put { item, .. } => !matches!(item.block, Some(Block::Stored(_))),
+        Edit::Patch { .. } | Edit::Remove { .. } | Edit::Add { .. } => true,
+    };
+    merged.may_wait
+        && session.author.is_some()
+        && (session.undoes, session.part.is_some()) == (0, false)
+        && (merged.keep, merged.moves_base) == (None, false)
+        && ephemeral::layered(session, merged.read).is_some()
+        && (1..=WAITING_EDITS_MAX).contains(&batch.edits.len())
+        && batch.edits.iter().all(is_plain)
+        && !is_planted(PlantedBug::TransactionInTwo)
+}
+
+/// Applies a merge that waits in memory from then on; enters it at once where it turns out that it
+/// cannot wait.
+fn wait(
+    session: &Session,
+    MergeInto { view, mut batch, merged }: MergeInto<'_>,
+) -> Result<Applied> {
+    let pool = &*session.state;
+    let admission = admit(session, (view, merged), &mut batch, 0)?;
+    let turn = begin::begin_beside_forks(session, 1 + pool.merges.count())?;
+    let Kept { entry, .. } = kept(session, merged, 1)?;
+    let fork = ephemeral::layered(session, merged.read);
+    let is_fork_in_memory = pool.forks.base_of(entry.live.id).is_some();
+    let (true, Some(fork), false) =
+        (entry.seconds > 0 && shortage::fits_merge(pool), fork, is_fork_in_memory)
+    else {
+        drop(turn);
+        drop(admission);
+        return enter_now(session, MergeInto { view, batch, merged });
+    };
+    let check = || ephemeral::refuse_overtaken(session, merged.read, &turn);
+    let into = (&*admission.dataset, &admission.admitted);
+    let author = session.author.clone();
+    let waiting = |layer| WaitingMerge {
+        dataset: Arc::clone(&admission.dataset),
+        layer,
+        fork,
+        entry,
+        author,
+    };
+    match turn.apply_to_wait(into, batch, &check, waiting)? {
+        None => Ok(Applied::Waits),
+        Some(batch) => {
+            drop(turn);
+            drop(admission);
+            enter_now(session, MergeInto { view, batch, merged })
+        }
+    }
+}
+
+/// See [`marram_store::OperationLog::settle_merges`].
+pub(crate) fn settle(session: &Session) -> Result<()> {
+    let pool = &*session.state;
+    let added = pool.merges.added();
+    pool.merges.await_others(added);
+    if pool.merges.are_settled(added) {
+        return Ok(());
+    }
+    let turn = turn::turn(pool, None)?;
+    match pool.merges.are_settled(added) {
+        true => Ok(()),
+        false => turn.commit_durable(),
+    }
 }
 
 /// Refuses a merge that was computed on another base than there is. The turn to commit is held, so
@@ -325,14 +400,10 @@ fn kept(session: &Session, merged: &MergedFrom<'_>, merges: usize) -> Result<Kep
     // What is prepared has a way back, for as long as it is not decided at the least.
     let least_seconds = i64::from(session.part.as_ref().is_some_and(Part::is_prepared_here));
     Ok(Kept {
-        record,
         named,
-        seconds: seconds.max(least_seconds),
         moving: moving(session, live.id, merged)?,
         undone: undone.map(|undone| undone.text(MOVED_TEXT).to_owned()),
-        before: Cell::new(0),
         base: Cell::new(0),
-        until: Cell::new(i64::MAX),
-        live,
+        entry: MergeEntry::new(live, record, seconds.max(least_seconds)),
     })
 }

@@ -13,7 +13,6 @@ pub(crate) mod lineage;
 pub(crate) mod list;
 pub(crate) mod merge_bases;
 pub(crate) mod merge_commit;
-pub(crate) mod operation_log;
 pub(crate) mod operations;
 pub(crate) mod plan;
 pub(crate) mod properties;

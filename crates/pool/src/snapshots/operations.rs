@@ -1,6 +1,7 @@
 //! The operation log as it is shown: each entry, and what is in the way of its undo.
 
-use crate::snapshots::operation_log::entries;
+use crate::commit::operation_log::entries;
+use crate::commit::turn;
 use crate::snapshots::session::Session;
 use crate::snapshots::undo;
 use marram_store::operations::{is_one_step, taken_back_by, undone_by};
@@ -8,6 +9,7 @@ use marram_store::{Error, Operation, Result};
 
 /// See `Pool::operations`.
 pub(crate) fn operations(session: &Session) -> Result<Vec<Operation>> {
+    turn::enter_waiting(&session.state)?;
     let _no_commit = session.state.turns.committing.lock();
     let entries = entries(&session.state)?;
     let undone = undone_by(undo::in_order(&entries));

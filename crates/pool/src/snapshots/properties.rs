@@ -1,14 +1,14 @@
 //! Properties and holds: what is set on datasets and snapshots, with the entry in the log.
 
 use super::list;
-use super::operation_log::entry;
 use crate::admission::room;
+use crate::commit::operation_log;
+use crate::commit::operation_log::entry;
 use crate::commit::turn::Turn;
 use crate::memtable::settings::{
     ALLOW, CASE_FOLDING, RESERVATION, Settings, check_property, grants,
 };
 use crate::snapshots::begin;
-use crate::snapshots::operation_log;
 use crate::snapshots::session::Session;
 use crate::state::records::refuse_too_long;
 use marram_format::dataset::{DatasetRecord, HOLD_PROPERTY_PREFIX};

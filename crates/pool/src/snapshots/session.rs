@@ -3,6 +3,7 @@
 use crate::snapshots::ephemeral::EphemeralStates;
 use crate::snapshots::two_pools::Part;
 use crate::state::State;
+use crate::state::waiting_merges::Expected;
 use marram_store::Author;
 use std::sync::Arc;
 
@@ -20,12 +21,22 @@ pub(crate) struct Session {
     pub(crate) goes_past: bool,
     /// The transaction over two pools that a merge through this handle is part of.
     pub(crate) part: Option<Part>,
+    /// Merges that wait stay for the one through this handle.
+    pub(crate) expected: Option<Arc<Expected>>,
 }
 
 impl Session {
     /// A handle that acts for nobody.
     pub(crate) fn new(state: State) -> Session {
         let (state, ephemeral) = (Arc::new(state), Arc::default());
-        Session { state, ephemeral, author: None, undoes: 0, goes_past: false, part: None }
+        Session {
+            state,
+            ephemeral,
+            author: None,
+            undoes: 0,
+            goes_past: false,
+            part: None,
+            expected: None,
+        }
     }
 }

@@ -11,15 +11,15 @@ use super::destroy::{Prepared, prepare};
 use super::lineage::handed_over;
 use super::list;
 use super::merge_bases;
-use super::operation_log::{entry, is_ephemeral};
 use super::plan::Plan;
 use crate::admission::SpaceMaker;
 use crate::commit::draft::Commit;
+use crate::commit::operation_log;
+use crate::commit::operation_log::{entry, is_ephemeral};
 use crate::commit::turn;
 use crate::commit::turn::Turn;
 use crate::memtable::settings::undo_seconds;
 use crate::snapshots::destroy;
-use crate::snapshots::operation_log;
 use crate::snapshots::session::Session;
 use crate::state::State;
 use crate::state::records::Records;
@@ -38,7 +38,7 @@ use std::sync::atomic::Ordering;
 const LOG_MARGIN: u64 = 64;
 /// Entries that lose what is kept for them together: each by itself would be a commit beside that
 /// of the operation.
-const LET_GO_TOGETHER: u64 = 32;
+const LET_GO_TOGETHER: u64 = 64;
 /// How long to wait with something that has expired and is still open, in seconds.
 const BUSY_SECONDS: i64 = 10;
 

@@ -19,9 +19,9 @@
 
 use crate::base::planted::{PlantedBug, is_planted};
 use crate::commit::draft::Commit;
+use crate::commit::operation_log;
 use crate::commit::turn::Turn;
 use crate::snapshots::lineage;
-use crate::snapshots::operation_log;
 use crate::snapshots::session::Session;
 use crate::state::State;
 use marram_format::dataset::DatasetState;
@@ -384,8 +384,8 @@ fn hexadecimal(id: &[u8; 16]) -> String {
 mod tests {
     use super::{Ending, conclude_later, note_prepared};
     use crate::commit::draft::Commit;
+    use crate::commit::operation_log::{self, entry};
     use crate::commit::turn::commit_with;
-    use crate::snapshots::operation_log::{self, entry};
     use crate::{CreateOptions, OpenOptions, Pool};
     use marram_device::{Device, MemoryDevice};
     use marram_format::operation::OperationKind;

@@ -6,11 +6,11 @@
 //! out; anything else that is in the way of one is in the way of all.
 
 use super::merge_commit::{DATASETS_TEXT, MOVED_TEXT};
-use super::operation_log::{self, entry};
 use super::plan::Plan;
 use super::properties::Change;
 use super::{lineage, list};
 use crate::commit::draft::Commit;
+use crate::commit::operation_log::{self, entry};
 use crate::commit::turn;
 use crate::commit::turn::Turn;
 use crate::snapshots::label;
@@ -136,6 +136,7 @@ pub(crate) fn in_sight(pool: &State, id: u64) -> Result<Arc<DatasetRecord>> {
 
 /// The numbers of the entries that are one step with the one of this number.
 fn numbers_of_step(pool: &State, number: u64) -> Result<RangeInclusive<u64>> {
+    turn::enter_waiting(pool)?;
     let _no_commit = pool.turns.committing.lock();
     let entries = operation_log::entries(pool)?;
     let step = step_of(&entries, number)?;
@@ -498,6 +499,7 @@ fn former_name_in(commit: &Commit<'_>, record: &OperationRecord) -> Result<Sourc
 
 /// See `Pool::reversal`.
 pub(crate) fn reversal(session: &Session, number: Option<u64>) -> Result<(u64, Reversal)> {
+    turn::enter_waiting(&session.state)?;
     let _no_commit = session.state.turns.committing.lock();
     let entries = operation_log::entries(&session.state)?;
     let has_effect = |(_, record): &&Entry| !two_pools::is_without_effect(record);

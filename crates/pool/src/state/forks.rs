@@ -19,6 +19,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+/// So many layers of its own make a fork slow to read: a commit takes them in.
+const OWN_LAYERS_MAX: usize = 12;
+/// More bytes than these a fork has not in memory alone after a commit.
+const OWN_BYTES_MAX: u64 = 4 << 20;
+
 /// All that there are.
 pub(crate) struct Forks {
     table: Mutex<Table>,
@@ -135,6 +140,22 @@ impl Forks {
             return BTreeSet::new();
         }
         self.lock().all().flat_map(|fork| [fork.record.id, fork.base.id]).collect()
+    }
+
+    /// Those whose own changes may stay in memory for longer, as they are few, and nothing has
+    /// begun in them.
+    pub(crate) fn of_little(&self) -> Vec<u64> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let table = self.lock();
+        let is_little = |fork: &&Fork| {
+            let layers = fork.dataset.frozen_layers().saturating_sub(fork.base_layers);
+            let bytes = fork.dataset.frozen_dirty(fork.base_layers).memory_bytes;
+            let has_forks = table.all().any(|other| other.parent.id == fork.record.id);
+            !has_forks && layers < OWN_LAYERS_MAX && bytes <= OWN_BYTES_MAX
+        };
+        table.all().filter(is_little).map(|fork| fork.record.id).collect()
     }
 
     /// How many are only in memory.

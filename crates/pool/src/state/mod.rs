@@ -14,6 +14,7 @@ pub(crate) mod pinned_commit;
 pub(crate) mod records;
 pub(crate) mod reservations;
 pub(crate) mod superblocks;
+pub(crate) mod waiting_merges;
 pub(crate) mod work;
 
 use crate::base::order::{self, Mutex, RwLock};
@@ -29,6 +30,7 @@ use crate::state::forks::Forks;
 use crate::state::ledger::Ledger;
 use crate::state::options::OpenOptions;
 use crate::state::records::Records;
+use crate::state::waiting_merges::WaitingMerges;
 use crate::state::work::Work;
 use marram_format::pointer::Pointer;
 use marram_format::superblock::Superblock;
@@ -49,6 +51,7 @@ pub(crate) struct State {
     pub(crate) dirty_datasets: Arc<DirtyDatasets>,
     /// Forks in memory.
     pub(crate) forks: Forks,
+    pub(crate) merges: WaitingMerges,
     pub(crate) item_cache: Arc<ItemCache>,
     /// Shared with the readers of a [pinned commit](pinned_commit).
     pub(crate) records: RwLock<Arc<Records>>,

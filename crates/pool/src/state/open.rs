@@ -16,6 +16,7 @@ use crate::state::ledger::Ledger;
 use crate::state::options::OpenOptions;
 use crate::state::records::{Reclaims, Records, Transactions};
 use crate::state::superblocks::newest_superblock;
+use crate::state::waiting_merges::WaitingMerges;
 use crate::state::work::Work;
 use crate::state::{State, Turns};
 use crate::tree;
@@ -111,6 +112,7 @@ pub(crate) fn start(
         datasets: RwLock::new(order::DATASETS, datasets),
         dirty_datasets,
         forks: Forks::default(),
+        merges: WaitingMerges::default(),
         item_cache,
         records: RwLock::new(order::RECORDS, Arc::new(known)),
         gauge: space.gauge(),

@@ -348,7 +348,7 @@ fn a_crash_leaves_a_transaction_in_both_pools_or_in_neither() {
     let recorded = record(&ways, None);
     assert!(recorded.acknowledged[0].is_some() && recorded.acknowledged[1].is_none());
     let mut known = HashSet::new();
-    assert_eq!(explore(&recorded, (6, 1), &mut known), None);
+    assert_eq!(explore(&recorded, (5, 1), &mut known), None);
     assert!(known.len() > 30, "{} states", known.len());
 }
 

@@ -77,6 +77,7 @@ impl Pair {
             root_object: 1,
             base: None,
             moves_base: false,
+            may_wait: false,
         });
         let merge = |at: usize| {
             let mut batch = Batch::new();

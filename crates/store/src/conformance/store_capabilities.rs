@@ -181,8 +181,9 @@ fn merge(
         root_object: 1,
         base: None,
         moves_base: false,
+        may_wait: false,
     };
-    store.apply_merge(&*view, batch, &merged)
+    store.apply_merge(&*view, batch, &merged).map(|_| ())
 }
 
 /// A merge brings its batch and its snapshot, or neither.
@@ -265,6 +266,7 @@ pub fn merges_on_another_base_are_refused(make: MakeStore<'_>) {
             root_object: 1,
             base: Some(base),
             moves_base: true,
+            may_wait: false,
         };
         let done = store.apply_merge(&*root(&store), batch, &merged);
         store.discard_snapshot(&read);

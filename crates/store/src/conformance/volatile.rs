@@ -92,8 +92,16 @@ fn check_merge(store: &Arc<dyn Store>, view: &Arc<dyn View>) {
     let dataset = DatasetName::root();
     let (fork, read) = (&source, &read);
     let (keep, base) = (None, None);
-    let merged =
-        MergedFrom { dataset: &dataset, fork, read, keep, root_object: 1, base, moves_base: false };
+    let merged = MergedFrom {
+        dataset: &dataset,
+        fork,
+        read,
+        keep,
+        root_object: 1,
+        base,
+        moves_base: false,
+        may_wait: false,
+    };
     store.apply_merge(&*parent, batch, &merged).expect("it is merged");
     drop(from);
     store.discard_snapshot(read);

@@ -4,8 +4,8 @@
 //! answer is [`Error::Unsupported`].
 
 use super::{
-    ForkBegin, FrozenViews, Holds, Lineage, MergeInto, MergedFrom, SeveralDatasets, SpaceUsage,
-    Store,
+    Applied, ForkBegin, FrozenViews, Holds, Lineage, MergeInto, MergedFrom, SeveralDatasets,
+    SpaceUsage, Store,
 };
 use crate::name::{move_base, refuse_moved_base};
 use crate::{Admission, Batch, DatasetName, Error, Item, Key, Result, Source, Usage, View, kind};
@@ -122,7 +122,9 @@ impl dyn Store + '_ {
     /// As there; [`Error::Unsupported`].
     pub fn apply_merges(&self, merges: Vec<MergeInto<'_>>) -> Result<()> {
         match <[MergeInto<'_>; 1]>::try_from(merges) {
-            Ok([MergeInto { view, batch, merged }]) => self.apply_merge(view, batch, merged),
+            Ok([MergeInto { view, batch, merged }]) => {
+                self.apply_merge(view, batch, merged).map(|_| ())
+            }
             Err(merges) => self.several()?.apply_merges(merges),
         }
     }
@@ -189,7 +191,7 @@ impl dyn Store + '_ {
         view: &dyn View,
         batch: Batch<'_>,
         merged: &MergedFrom<'_>,
-    ) -> Result<()> {
+    ) -> Result<Applied> {
         if let Some(log) = self.capabilities().log {
             return log.apply_merge(view, batch, merged);
         }
@@ -203,7 +205,22 @@ impl dyn Store + '_ {
                 self.discard_snapshot(&Source { dataset: merged.dataset.clone(), snapshot });
             }
         })?;
-        if merged.moves_base { move_base(self, merged) } else { Ok(()) }
+        if merged.moves_base {
+            move_base(self, merged)?;
+        }
+        Ok(Applied::Waits)
+    }
+
+    /// [`crate::OperationLog::settle_merges`]; without it a sync of the view that they went
+    /// through.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn settle_merges(&self, view: &dyn View) -> Result<()> {
+        match self.capabilities().log {
+            Some(log) => log.settle_merges(),
+            None => view.sync(),
+        }
     }
 
     /// [`crate::OperationLog::set_owner_limit`]; without it a batch and a sync.

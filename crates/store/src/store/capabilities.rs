@@ -162,14 +162,29 @@ pub trait FrozenViews {
 /// A log of what was done to a store, by which it can be undone.
 pub trait OperationLog {
     /// Applies the batch of a merge through `view`, that of the dataset, and enters the merge into
-    /// the log, in one step that is durable when this returns. So is the snapshot of
-    /// [`MergedFrom::keep`]: a merge that fails leaves none.
+    /// the log, in one step that is durable when this returns, or waits
+    /// ([`MergedFrom::may_wait`]). So is the snapshot of [`MergedFrom::keep`]: a merge that fails
+    /// leaves none.
+    ///
+    /// One that waits is there for all readers, in one step with its entry: a crash leaves both or
+    /// neither. It is durable with the next [`View::sync`] and commit, if not before.
     ///
     /// # Errors
     /// Those of [`View::apply`] and [`crate::Store::snapshot`]; [`crate::Error::InUse`] if the
     /// state that was read is overtaken, or the base of [`MergedFrom::base`] is another by then.
-    fn apply_merge(&self, view: &dyn View, batch: Batch<'_>, merged: &MergedFrom<'_>)
-    -> Result<()>;
+    fn apply_merge(
+        &self,
+        view: &dyn View,
+        batch: Batch<'_>,
+        merged: &MergedFrom<'_>,
+    ) -> Result<Applied>;
+
+    /// Returns when all merges are durable that waited when it was called. May stay for those that
+    /// others are about to apply, so that all share what it costs.
+    ///
+    /// # Errors
+    /// As for [`View::sync`]: what waits is there all the same, for as long as the store goes on.
+    fn settle_merges(&self) -> Result<()>;
 
     /// Sets the item of [`crate::kind::LIMIT`] under an offset, or takes it away: what an owner may
     /// use of a dataset. It is entered into the log in the same step, and durable when this
@@ -225,6 +240,15 @@ pub trait Lineage {
     fn promote(&self, name: &DatasetName) -> Result<()>;
 }
 
+/// How far a merge has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It is durable.
+    Durable,
+    /// It waits for [`OperationLog::settle_merges`] or a sync.
+    Waits,
+}
+
 /// What the batch of a merge brings into a dataset, for the log of operations.
 #[derive(Clone, Copy, Debug)]
 pub struct MergedFrom<'a> {
@@ -245,6 +269,8 @@ pub struct MergedFrom<'a> {
     /// The dataset has all of the state that was read from then on. So that state is kept in the
     /// same step, as the base of the next merge between the two ([`Source::merge_base`]).
     pub moves_base: bool,
+    /// The caller makes it durable itself, if that is to be done ([`Applied::Waits`]).
+    pub may_wait: bool,
 }
 
 impl ForkBegin<'_> {

@@ -126,6 +126,7 @@ impl<'a> Merge<'a> {
             names: if self.request.update { ["fork", "parent"] } else { ["parent", "fork"] },
             state,
             always: false,
+            may_wait: false,
             choose: &|conflict| self.choice(&decided, conflict),
             content: &|conflict| {
                 let row = conflict_row(conflict);

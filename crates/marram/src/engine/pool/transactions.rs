@@ -32,7 +32,7 @@ impl Transactions for PoolHome {
         // What is inside of another transaction is an operation of that one's.
         let pool = match branch.parent.dataset.transaction() {
             Some(_) => self.pool().without_author(),
-            None => acting_for(self.pool(), order.author),
+            None => acting_for(self.pool(), order.author).expecting_merge(),
         };
         let was_online = is_online(self.pool());
         match transactions::merge(&self.shown(&pool, mounts), &branch, order) {

@@ -171,6 +171,7 @@ fn expected_and_taken(
         root_object: 1,
         base: None,
         moves_base: false,
+        may_wait: false,
     };
     pool.apply_merge(live, batch, &merged).ok()?;
     let taken = written() - before - SUPERBLOCKS_BYTES;
