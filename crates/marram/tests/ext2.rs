@@ -55,10 +55,18 @@ fn bench(kind: &str) -> Option<Workbench> {
 }
 
 /// A tree as a source archive has it: the same at every call.
+/// Fails when the mount above `top` is gone: it makes no folder whose parent is missing.
 fn make_tree(top: &Path) -> std::io::Result<()> {
+    let make = |folder: &Path| match fs::create_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    };
+    make(top)?;
     for which in 0..400_usize {
-        let folder = top.join(format!("d{}/e{}", which % 7, which % 3));
-        fs::create_dir_all(&folder)?;
+        let upper = top.join(format!("d{}", which % 7));
+        let folder = upper.join(format!("e{}", which % 3));
+        make(&upper)?;
+        make(&folder)?;
         let content = format!("{which} ").repeat(which * 13 % 4000);
         fs::write(folder.join(format!("f{which}")), content)?;
         if which % 5 == 0 {
