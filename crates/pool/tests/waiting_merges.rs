@@ -204,3 +204,18 @@ fn what_comes_while_a_device_is_slow_shares_a_commit() {
     assert!(flushes < THREADS, "{flushes} flushes");
     assert_eq!(merges(&pool).len() as u64, THREADS);
 }
+
+#[test]
+fn after_a_failed_flush_the_log_is_that_of_the_last_commit() {
+    let hooked = HookedDevice::new(MemoryDevice::new(64 << 20));
+    let device: Arc<dyn Device> = hooked.clone();
+    create_on(&device, &[]);
+    let pool = acting(&Pool::open(vec![device], OpenOptions::new(|| 0)).unwrap());
+    merge(&pool, 2).unwrap();
+    pool.settle_merges().unwrap();
+    merge(&pool, 3).unwrap();
+    hooked.fail_flushes(true);
+    assert!(pool.settle_merges().is_err());
+    assert!(pool.settle_merges().is_err(), "it never is");
+    assert_eq!(merges(&pool).len(), 1);
+}

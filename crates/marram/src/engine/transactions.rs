@@ -74,7 +74,7 @@ pub(super) fn merge(
         && let Err(error) = shown.store.settle_merges(files.view())
     {
         // It is there, and may be durable at some time.
-        summary.unknown = Some(error.into());
+        summary = CommitSummary { unknown: Some(error.into()), ..CommitSummary::default() };
     }
     Ok(summary)
 }

@@ -431,11 +431,12 @@ pub(crate) fn has_moments_for(pool: &State, count: usize) -> bool {
     pool.merges.count() == 0 || steps::moments(pool) + count + OTHER_MOMENTS <= MOMENTS_MAX
 }
 
-/// Commits the merges that wait, for readers of the log of operations.
+/// Commits the merges that wait, for readers of the log of operations. A pool that takes no changes
+/// any more has the log of its last commit.
 pub(crate) fn enter_waiting(pool: &State) -> Result<()> {
-    match pool.merges.count() {
-        0 => Ok(()),
-        _ => commit(pool),
+    match pool.merges.count() == 0 || pool.check_writable().is_err() {
+        true => Ok(()),
+        false => commit(pool),
     }
 }
 
