@@ -151,7 +151,7 @@ impl Corpus {
 }
 
 /// Which target a golden file goes to, and the byte that selects the decoder there.
-const GOLDEN: [(&str, &str, Option<u8>); 23] = [
+const GOLDEN: [(&str, &str, Option<u8>); 24] = [
     ("superblock", "format_superblock", None),
     ("signature", "format_superblock", None),
     ("leaf", "format_node", None),
@@ -166,6 +166,7 @@ const GOLDEN: [(&str, &str, Option<u8>); 23] = [
     ("operation-limit", "format_operation", None),
     ("log-head", "format_log", Some(0)),
     ("log-frame", "format_log", Some(1)),
+    ("log-merge", "format_log", Some(1)),
     ("record-inode", "format_records", Some(0)),
     ("record-entry", "format_records", Some(1)),
     ("record-xattr", "format_records", Some(2)),

@@ -53,7 +53,10 @@ fn mended(bytes: &[u8]) {
 fn encode(parts: &[LogPart<'_>]) -> Vec<u8> {
     let mut writer = FrameWriter::new();
     for part in parts {
-        writer.begin_part(part.freeze, part.dataset);
+        match &part.merge {
+            None => writer.begin_part(part.freeze, part.dataset),
+            Some(entry) => writer.begin_merge(part.freeze, entry),
+        }
         for edit in &part.edits {
             match *edit {
                 LogEdit::Remove { key } => writer.remove(key),

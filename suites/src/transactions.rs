@@ -18,7 +18,7 @@ const FILES: usize = 200;
 /// Bytes of its large file, which is of random bytes.
 const LARGE_BYTES: u64 = 12 << 20;
 /// No commit takes so long.
-const COMMIT_MAX: Duration = Duration::from_secs(5);
+const COMMIT_MAX: Duration = Duration::from_secs(10);
 /// Exit status of a transaction whose commit was refused.
 const REFUSED: i32 = 123;
 /// How long the last transaction of the reader beside may take.
@@ -143,14 +143,16 @@ impl System {
         }
     }
 
-    /// The same where a commit may go on yet, of which the starter was killed: a plain reader may
-    /// see some of both states for a moment.
-    fn settled_version(&self) -> Result<u32> {
+    /// Waits for a commit of which the starter was killed: a plain reader may see some of both
+    /// states meanwhile.
+    fn await_end_of_all(&self) -> Result<()> {
         let began = Instant::now();
         loop {
-            match self.version() {
-                Err(_) if began.elapsed() < COMMIT_MAX => std::thread::sleep(COMMIT_MAX / 20),
-                found => return found,
+            let listed = text(self.marram.command(&["tx", "list", "-H"]).arg(self.root()))?;
+            match listed.trim() {
+                "" => return Ok(()),
+                _ if began.elapsed() < COMMIT_MAX => std::thread::sleep(COMMIT_MAX / 100),
+                listed => return fail(format!("after {COMMIT_MAX:?} it goes on: {listed}")),
             }
         }
     }
@@ -317,7 +319,8 @@ impl System {
             let acknowledged = upgrade.wait(Duration::from_secs(60))?.success();
             let _has_ended =
                 command(&["kill", "-KILL", "--", &group]).stderr(Stdio::null()).status()?;
-            let after = self.settled_version()?;
+            self.await_end_of_all()?;
+            let after = self.version()?;
             if acknowledged && after == before {
                 return fail("an upgrade that was acknowledged is not there");
             }

@@ -15,6 +15,7 @@ use marram_format::log::{FRAME_HEADER_BYTES, LogBlock, LogEdit, LogHead, LogPart
 use marram_format::log::{decode_frame, frame_header};
 use marram_format::pointer::{GRAIN_BYTES, Pointer};
 use marram_format::superblock::Superblock;
+use marram_format::version::feature;
 use std::collections::HashSet;
 
 /// Places behind the end at which something that begins like a frame is read as a whole: users
@@ -221,6 +222,7 @@ impl Waiting<'_> {
         for part in parts {
             changes += part.edits.len() as u64;
             let place = self.place_of(checker, part, place);
+            self.merge(checker, part, &place);
             for edit in &part.edits {
                 self.edit(checker, part, edit, &place);
             }
@@ -244,6 +246,16 @@ impl Waiting<'_> {
         let detail = format!("dataset {}: {reason}", part.dataset);
         checker.report.report(FindingKind::LogDataset, place.clone(), detail);
         place
+    }
+
+    /// A program that does not know merges in frames has no way to see that it must not open the
+    /// pool.
+    fn merge(&self, checker: &mut Checker<'_>, part: &LogPart<'_>, place: &Place) {
+        let is_known = self.superblock.features_incompatible & feature::LOGGED_MERGES != 0;
+        if part.merge.is_some() && !is_known {
+            let detail = "it has a merge, and the superblock lacks the feature logged-merges";
+            checker.report.report(FindingKind::LogFrame, place.clone(), detail);
+        }
     }
 
     fn edit(

@@ -46,9 +46,12 @@ pub mod feature {
     /// Incompatible: a transaction over two pools is prepared or decided here, and not over, see
     /// [`crate::transaction`]. Unlike the others it goes when there is none left.
     pub const TWO_POOLS: u64 = 1 << 7;
+    /// Incompatible: a frame of the intent log may have the batch of a merge, with the entry that
+    /// the log of operations is to have of it.
+    pub const LOGGED_MERGES: u64 = 1 << 8;
 
     /// Names of the incompatible features, by bit.
-    pub const INCOMPATIBLE_NAMES: [&str; 8] = [
+    pub const INCOMPATIBLE_NAMES: [&str; 9] = [
         "devices",
         "mirror",
         "parity",
@@ -57,9 +60,11 @@ pub mod feature {
         "name-places",
         "scattered",
         "two-pools",
+        "logged-merges",
     ];
     /// The incompatible features that this version can read.
-    pub const INCOMPATIBLE_KNOWN: u64 = INTENT_LOG | NAME_PLACES | SCATTERED | TWO_POOLS;
+    pub const INCOMPATIBLE_KNOWN: u64 =
+        INTENT_LOG | NAME_PLACES | SCATTERED | TWO_POOLS | LOGGED_MERGES;
     /// Read-compatible: what owners use is counted with each change, see
     /// [`crate::record::Usage`], and inodes have flags that forbid changes.
     pub const USAGE: u64 = 1 << 0;

@@ -91,6 +91,89 @@ fn those_that_come_together_share_a_commit() {
     assert_eq!(pool.reversal(Some(entry)).unwrap(), (entry, expected));
 }
 
+/// A pool of which frames of the intent log may have merges, and have room for them.
+fn pool_that_logs_merges(device: &Arc<dyn Device>) -> Pool {
+    create_on(device, &[]);
+    let pool = acting(&Pool::open(vec![device.clone()], OpenOptions::new(|| 5_000)).unwrap());
+    merge(&pool, 100).unwrap();
+    pool.settle_merges().unwrap();
+    pool
+}
+
+#[test]
+fn one_flush_makes_those_that_come_together_durable_with_their_entries() {
+    let hooked = HookedDevice::new(MemoryDevice::new(64 << 20));
+    let device: Arc<dyn Device> = hooked.clone();
+    let pool = pool_that_logs_merges(&device);
+    let before = hooked.counts().1;
+    for number in 2..6 {
+        assert_eq!(merge(&pool, number), Ok(Applied::Waits));
+        put(&*root(&pool), section(10 + number, 0), noise(number, 3_000)).unwrap();
+    }
+    pool.settle_merges().unwrap();
+    assert_eq!(hooked.counts().1, before + 1);
+
+    // Mounted for reading: the log has them, and nothing can be taken back yet.
+    let image = || Arc::new(MemoryDevice::from_bytes(hooked.memory.snapshot()));
+    let open = |options| Pool::open(vec![image() as Arc<dyn Device>], options).unwrap();
+    let options = OpenOptions { read_only: true, ..OpenOptions::new(|| 9_000) };
+    let shown = open(options);
+    let entries = shown.operations().unwrap();
+    assert_eq!(entries.len(), 5);
+    assert!(entries.iter().all(|it| it.step == (it.number..=it.number)));
+    assert!(entries[1..].iter().all(|it| it.record.seconds == 5_000 && it.obstacle.is_some()));
+
+    // Mounted again: each has its entry, its time, and its states before and after.
+    let crash = acting(&open(OpenOptions::new(|| 9_000)));
+    let numbers = merges(&crash);
+    assert_eq!(numbers, entries.iter().map(|it| it.number).collect::<Vec<_>>());
+    for (number, entry) in (2..).zip(&numbers[1..]) {
+        let kept = |which: &str| view(&crash, &format!("root@undo:{entry}:{which}"));
+        let there = |which: &str, number| content(&*kept(which), section(number, 0)).is_some();
+        assert_eq!([there("before", number), there("after", number)], [false, true]);
+        let beside = [there("before", 10 + number), there("after", 9 + number)];
+        assert_eq!(beside, [false, number > 2]);
+    }
+    let last = last(&crash).record;
+    assert_eq!((last.seconds, last.kept_until_seconds), (5_000, 9_000 + 3_600));
+    assert_eq!((last.user, last.command.as_str()), (1000, "marram test"));
+    assert_eq!(crash.reversal(None).unwrap().0, numbers[4]);
+}
+
+#[test]
+fn a_crash_between_frames_leaves_the_first_of_them_each_with_its_entry() {
+    let memory = Arc::new(MemoryDevice::new(64 << 20));
+    let device: Arc<dyn Device> = memory.clone();
+    drop(pool_that_logs_merges(&device));
+    let work = |pool: &Pool| {
+        // What was replayed leaves no room for a frame before this.
+        let _may_be_cut = pool.commit();
+        for number in 2..6 {
+            let _may_be_cut = merge(pool, number);
+            let _may_be_cut = put(&*root(pool), section(10 + number, 0), noise(1, 3_000));
+            if number % 2 == 1 {
+                let _may_be_cut = pool.settle_merges();
+            }
+        }
+        let _may_be_cut = root(pool).sync();
+        let _may_be_cut = merge(pool, 6);
+        let _may_be_cut = pool.settle_merges();
+        let _may_be_cut = pool.commit();
+    };
+    let cuts = cut_everywhere(&memory, &work, &|pool| {
+        let there: Vec<bool> = (2..7).map(|number| has(pool, number)).collect();
+        let count = there.iter().filter(|is_there| **is_there).count();
+        assert!(there[..count].iter().all(|is_there| *is_there), "{there:?}");
+        let entries = merges(pool);
+        assert_eq!(entries.len(), 1 + count);
+        for (number, entry) in (2..).zip(&entries[1..]) {
+            let before = view(pool, &format!("root@undo:{entry}:before"));
+            assert_eq!(content(&*before, section(number, 0)), None);
+        }
+    });
+    assert!(cuts > 8, "{cuts}");
+}
+
 #[test]
 fn a_crash_leaves_the_first_of_them_each_with_its_entry() {
     let (memory, pool) = new_pool(64, &[]);

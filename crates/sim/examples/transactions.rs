@@ -32,7 +32,7 @@ const FILES_PER_DIRECTORY: u64 = 1000;
 /// Rounds of which the median is taken.
 const ROUNDS: usize = 101;
 /// How long processes commit beside each other.
-const BESIDE_TIME: Duration = Duration::from_secs(2);
+const BESIDE_TIME: Duration = Duration::from_secs(6);
 /// Where the kernel counts the flushes of a block device.
 const FLUSHES_FIELD: usize = 15;
 

@@ -1,10 +1,11 @@
 //! Frames as they are read.
 
 use super::{CHECKSUM_OFFSET, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FRAME_MAGIC, FREEZES_MAX};
-use super::{LOG_CONTENT_BYTES_MAX, LOG_VALUE_BYTES_MAX, edit_kind};
+use super::{LOG_CONTENT_BYTES_MAX, LOG_VALUE_BYTES_MAX, MERGE_BIT, edit_kind};
 use crate::FormatError;
 use crate::dataset::DATASETS_MAX;
 use crate::key::Key;
+use crate::operation::{OperationKind, OperationRecord};
 use crate::pointer::Pointer;
 use crate::reader::Reader;
 use xxhash_rust::xxh3::Xxh3;
@@ -30,6 +31,10 @@ pub struct LogPart<'a> {
     pub freeze: u64,
     /// The dataset, below [`DATASETS_MAX`].
     pub dataset: u64,
+    /// If the edits are the batch of a merge, which a freeze of its own takes in: the entry of it
+    /// for the log of operations, as far as it is known before a commit. Its kind is merge, its
+    /// subject the dataset, and it ends to be kept later than it was made.
+    pub merge: Option<OperationRecord>,
     /// The edits, at least one, by ascending keys.
     pub edits: Vec<LogEdit<'a>>,
 }
@@ -137,7 +142,12 @@ fn take_parts(frame: &[u8]) -> Result<Vec<LogPart<'_>>, FormatError> {
 }
 
 fn take_part<'a>(from: &mut Reader<'a>) -> Result<LogPart<'a>, FormatError> {
-    let freeze = from.u64_below("freeze of a part", FREEZES_MAX, "less than 2^62")?;
+    let offset = from.at();
+    let number = from.u64("freeze of a part")?;
+    let (freeze, is_merge) = (number & !MERGE_BIT, number & MERGE_BIT != 0);
+    if freeze >= FREEZES_MAX {
+        return Err(from.unexpected("freeze of a part", offset, freeze, "less than 2^62"));
+    }
     let dataset = from.u64_below("dataset of a part", DATASETS_MAX, "less than 2^62")?;
     let offset = from.at();
     let count = from.u32("number of edits")?;
@@ -146,6 +156,7 @@ fn take_part<'a>(from: &mut Reader<'a>) -> Result<LogPart<'a>, FormatError> {
         return Err(from.unexpected("number of edits", offset, 0, "at least 1"));
     }
     let start = from.at();
+    let merge = is_merge.then(|| take_merge(from, dataset)).transpose()?;
     let mut edits = Vec::new();
     let mut contents = 0;
     for index in 0..usize::try_from(count).unwrap_or(usize::MAX) {
@@ -157,10 +168,27 @@ fn take_part<'a>(from: &mut Reader<'a>) -> Result<LogPart<'a>, FormatError> {
         edits.push(edit);
     }
     if u32::try_from(from.at() - start) != Ok(len_bytes) {
-        let (found, expected) = (u64::from(len_bytes), "as many as its edits take");
+        let (found, expected) = (u64::from(len_bytes), "as many as are there");
         return Err(from.unexpected("bytes of a part", offset + 4, found, expected));
     }
-    Ok(LogPart { freeze, dataset, edits })
+    Ok(LogPart { freeze, dataset, merge, edits })
+}
+
+/// Reads the entry of a merge into a dataset.
+fn take_merge(from: &mut Reader<'_>, dataset: u64) -> Result<OperationRecord, FormatError> {
+    let len = usize::from(from.u16("length of an entry")?);
+    let offset = from.at();
+    let entry = OperationRecord::decode(from.take("entry of a merge", len)?)?;
+    if (entry.kind, entry.subject) != (OperationKind::Merge, dataset) {
+        let expected = "that of a merge into the dataset of its part";
+        return Err(from.unexpected("entry of a merge", offset, entry.subject, expected));
+    }
+    if entry.kept_until_seconds <= entry.seconds {
+        let found = u64::try_from(entry.kept_until_seconds).unwrap_or(0);
+        let expected = "later than its time";
+        return Err(from.unexpected("end of keeping of a merge", offset, found, expected));
+    }
+    Ok(entry)
 }
 
 /// Reads an edit; `contents` counts the blocks that came with their content into its part.

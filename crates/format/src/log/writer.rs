@@ -2,10 +2,12 @@
 
 use super::{CHECKSUM_OFFSET, FRAME_BYTES_MAX, FRAME_HEADER_BYTES};
 use super::{FRAME_MAGIC, FREEZES_MAX, LOG_CONTENT_BYTES_MAX, LOG_VALUE_BYTES_MAX, LogBlock};
-use super::{PART_HEADER_BYTES, POSITIONS_MAX, edit_kind};
+use super::{MERGE_BIT, PART_HEADER_BYTES, POSITIONS_MAX, edit_kind};
 use crate::dataset::DATASETS_MAX;
 use crate::key::Key;
+use crate::operation::{OperationKind, OperationRecord};
 use crate::pointer::{GRAIN_BYTES, POINTER_BYTES_MAX};
+use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// Where in a part's header the number of its edits is.
@@ -25,6 +27,8 @@ pub struct FrameWriter {
 struct OpenPart {
     freeze: u64,
     dataset: u64,
+    /// The encoded entry of a merge whose batch it is.
+    merge: Option<Bytes>,
     /// Where its header is; `None` before its first edit, so that no part is empty.
     start: Option<usize>,
     /// Key of the last edit.
@@ -51,12 +55,27 @@ impl FrameWriter {
     /// # Panics
     /// If a number is out of its range.
     pub fn begin_part(&mut self, freeze: u64, dataset: u64) {
+        self.begin(freeze, dataset, None);
+    }
+
+    /// The same of edits that are the batch of a merge, which has this entry.
+    ///
+    /// # Panics
+    /// If a number is out of its range, or the entry is not as [`super::LogPart`] says.
+    pub fn begin_merge(&mut self, freeze: u64, entry: &OperationRecord) {
+        assert!(entry.kind == OperationKind::Merge, "the entry is of a merge");
+        assert!(entry.seconds < entry.kept_until_seconds, "an undo of it is possible for a time");
+        self.begin(freeze, entry.subject, Some(entry.encode()));
+    }
+
+    fn begin(&mut self, freeze: u64, dataset: u64, merge: Option<Bytes>) {
         assert!(freeze < FREEZES_MAX, "the number of a freeze is below 2^62");
         assert!(dataset < DATASETS_MAX, "the number of a dataset is below 2^62");
         self.end_part();
         self.part = Some(OpenPart {
             freeze,
             dataset,
+            merge,
             start: None,
             last: None,
             edit_count: 0,
@@ -172,9 +191,15 @@ impl FrameWriter {
         if part.start.is_none() {
             part.start = Some(self.out.len());
             self.part_count += 1;
-            self.out.extend_from_slice(&part.freeze.to_le_bytes());
+            let merge_bit = if part.merge.is_some() { MERGE_BIT } else { 0 };
+            self.out.extend_from_slice(&(part.freeze | merge_bit).to_le_bytes());
             self.out.extend_from_slice(&part.dataset.to_le_bytes());
             self.out.extend_from_slice(&[0; PART_HEADER_BYTES - EDIT_COUNT_OFFSET]);
+            if let Some(entry) = &part.merge {
+                let len = u16::try_from(entry.len()).expect("an entry is short");
+                self.out.extend_from_slice(&len.to_le_bytes());
+                self.out.extend_from_slice(entry);
+            }
         }
         assert!(part.last.is_none_or(|last| last < key), "the keys of a part ascend");
         part.last = Some(key);

@@ -52,7 +52,7 @@ pub(crate) fn again(name: &str, bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
             let pointer = Pointer::decode(bytes)?;
             LogHead::from_pointer(&pointer)?.to_pointer(pointer.birth).encode().to_vec()
         }
-        "log-frame" => {
+        "log-frame" | "log-merge" => {
             let parts = decode_frame(bytes, &POOL_ID, SECRET, POSITION).expect("a frame");
             example::encode_frame(&parts?)
         }

@@ -52,6 +52,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("operation-limit", operation_limit().encode().to_vec()),
         ("log-head", log_head().to_pointer(Group(1003)).encode().to_vec()),
         ("log-frame", encode_frame(&frame())),
+        ("log-merge", encode_frame(&merge_frame())),
     ]
 }
 
@@ -364,6 +365,7 @@ pub(crate) fn frame() -> Vec<LogPart<'static>> {
         LogPart {
             freeze: 1008,
             dataset: 1,
+            merge: None,
             edits: vec![
                 LogEdit::Put {
                     key: Key::new(258, kind::INODE, 0),
@@ -376,8 +378,22 @@ pub(crate) fn frame() -> Vec<LogPart<'static>> {
                 LogEdit::Patch { key: key_at(12_288), value: b"s3", at: 512, data: b"patch" },
             ],
         },
-        LogPart { freeze: 1009, dataset: 3, edits: vec![LogEdit::Remove { key: key() }] },
+        LogPart {
+            freeze: 1009,
+            dataset: 3,
+            merge: None,
+            edits: vec![LogEdit::Remove { key: key() }],
+        },
     ]
+}
+
+/// A frame with the batch of a merge.
+pub(crate) fn merge_frame() -> Vec<LogPart<'static>> {
+    let put = |value| LogEdit::Put { key: key(), value, block: LogBlock::None };
+    let entry = OperationRecord { group: Group(0), undoes: 0, before: 0, after: 0, ..operation() };
+    let part =
+        |freeze, merge, value| LogPart { freeze, dataset: 1, merge, edits: vec![put(value)] };
+    vec![part(1010, None, &b"a"[..]), part(1011, Some(entry), b"b"), part(1012, None, b"c")]
 }
 
 fn key_at(offset: u64) -> Key {
@@ -388,7 +404,10 @@ fn key_at(offset: u64) -> Key {
 pub(crate) fn encode_frame(parts: &[LogPart<'_>]) -> Vec<u8> {
     let mut writer = FrameWriter::new();
     for part in parts {
-        writer.begin_part(part.freeze, part.dataset);
+        match &part.merge {
+            None => writer.begin_part(part.freeze, part.dataset),
+            Some(entry) => writer.begin_merge(part.freeze, entry),
+        }
         for edit in &part.edits {
             match *edit {
                 LogEdit::Remove { key } => writer.remove(key),

@@ -103,7 +103,8 @@ fn truncated_examples_are_refused() {
                 "operation" | "operation-limit" => OperationRecord::decode(cut).is_err(),
                 "leaf" | "branch" => Node::decode(Bytes::copy_from_slice(cut)).is_err(),
                 "key" => true,
-                "log-frame" => true, // Its end is not that of its last grain; see `log`.
+                // Its end is not that of its last grain; see `log`.
+                "log-frame" | "log-merge" => true,
                 _ => Pointer::decode(cut).is_err(),
             };
             assert!(refused, "{name} cut to {len} bytes was taken for good");

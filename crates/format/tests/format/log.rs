@@ -8,6 +8,7 @@ use marram_format::key::Key;
 use marram_format::log::{EDIT_OVERHEAD_BYTES_MAX, FRAME_BYTES_MAX, FRAME_HEADER_BYTES};
 use marram_format::log::{FrameWriter, LogBlock, LogEdit, LogHead, LogPart, PART_HEADER_BYTES};
 use marram_format::log::{decode_frame, frame_header};
+use marram_format::operation::OperationRecord;
 use marram_format::pointer::{Place, Pointer, PointerFlags};
 use proptest::prelude::*;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
@@ -100,7 +101,7 @@ fn a_malformed_frame_of_the_right_checksum_is_an_error() {
         (63, &[0x40], "freeze of a part at byte 56 is 4611686018427388912, expected less than"),
         (71, &[0x40], "dataset of a part at byte 64 is"),
         (72, &[0], "number of edits at byte 72 is 0, expected at least 1"),
-        (76, &[9], "bytes of a part at byte 76 is 9, expected as many as its edits take"),
+        (76, &[9], "bytes of a part at byte 76 is 9, expected as many as are there"),
         (80, &[6], "kind of an edit at byte 80 is 6, expected 0 to 5"),
         (99, &[0x11], "length of a value at byte 98 is 4353, expected at most 4096"),
         (123, &[21], "block pointer is cut short"),
@@ -117,6 +118,36 @@ fn a_malformed_frame_of_the_right_checksum_is_an_error() {
 }
 
 #[test]
+fn a_merge_is_in_a_frame_with_its_entry() {
+    let parts = example::merge_frame();
+    let frame = example::encode_frame(&parts);
+    assert_eq!(decode(&frame), Some(Ok(parts.clone())));
+    let entry = parts[1].merge.clone().expect("the second part is a merge");
+    let at = frame.windows(12).position(|it| it == &entry.encode()[..12]).expect("it is there");
+    // Its kind, its subject, and the length before it.
+    let cases: [(usize, u8, &str); 3] = [
+        (at + 1, 1, "entry of a merge at byte"),
+        (at + 32, 2, "is 2, expected that of a merge into the dataset of its part"),
+        (at - 2, 90, "entry of the log of operations is cut short"),
+    ];
+    for (at, byte, expected) in cases {
+        let mut frame = frame.clone();
+        frame[at] = byte;
+        seal(&mut frame);
+        let found = decode(&frame).expect("the checksum is right").expect_err("it is malformed");
+        assert!(found.to_string().contains(expected), "{at}: {found}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "an undo of it is possible for a time")]
+fn a_writer_refuses_a_merge_without_an_end_of_its_undo() {
+    let entry = example::operation();
+    let seconds = entry.kept_until_seconds;
+    FrameWriter::new().begin_merge(1, &OperationRecord { seconds, ..entry });
+}
+
+#[test]
 fn parts_without_edits_are_not_written() {
     let mut writer = FrameWriter::new();
     writer.begin_part(1, 1);
@@ -129,7 +160,10 @@ fn parts_without_edits_are_not_written() {
     writer.begin_part(3, 3);
     let frame = writer.finish(&POOL_ID, SECRET, POSITION);
     let edits = vec![LogEdit::Remove { key: Key::MIN }];
-    assert_eq!(decode(&frame), Some(Ok(vec![LogPart { freeze: 2, dataset: 2, edits }])));
+    assert_eq!(
+        decode(&frame),
+        Some(Ok(vec![LogPart { freeze: 2, dataset: 2, merge: None, edits }]))
+    );
     let empty = FrameWriter::new().finish(&POOL_ID, SECRET, POSITION);
     assert_eq!(decode(&empty), Some(Ok(Vec::new())));
 }

@@ -223,7 +223,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("tx commit", &[("marram tx commit ~/work 5f0c", "all that was done in it, at once")]),
     ("tx abort", &[("marram tx abort ~/work 5f0c", "none of it was ever there")]),
     ("tx diff", &[("marram tx diff ~/work 5f0c --patch", "what it has changed so far")]),
-    ("tx list", &[("marram tx list ~/work", "what is open")]),
+    ("tx list", &[("marram tx list ~/work", "what is open, or being ended")]),
     ("tx show", &[("marram tx show ~/work 5f0c", "whether it was committed")]),
     (
         "tx resolve",

@@ -60,7 +60,7 @@ pub(crate) enum TxKind {
     Abort(TxNamedArguments),
     /// Tell what an open transaction has changed so far
     Diff(TxDiffArguments),
-    /// List the transactions that are open
+    /// List the transactions that are open, or being committed or aborted
     List(TxListArguments),
     /// Tell whether a transaction is open or was committed
     Show(TxNamedArguments),

@@ -1,4 +1,4 @@
-//! `marram tx`: a command as a transaction, and what is open.
+//! `marram tx`: a command as a transaction, and what is open or being ended.
 
 mod command;
 mod joint;
@@ -9,7 +9,7 @@ mod resolve;
 mod view;
 mod word;
 
-use self::open::open;
+use self::open::{open, open_or_ending};
 use self::report::UNKNOWN;
 use self::word::names;
 use crate::arguments::{TxKind, TxListArguments, TxNamedArguments};
@@ -49,11 +49,12 @@ fn told_datasets(row: &TransactionRow) -> String {
 }
 
 fn list(arguments: &TxListArguments, output: &Output) -> Result<()> {
-    let rows = open(&Target::find_also_inside(&arguments.target)?)?;
+    let rows = open_or_ending(&Target::find_also_inside(&arguments.target)?)?;
     let format = arguments.format;
     output.print(&rows, || {
         let mut table = Table::new(&[
             ("ID", Align::Left),
+            ("STATE", Align::Left),
             ("DATASET", Align::Left),
             ("SINCE", Align::Left),
             ("USER", Align::Left),
@@ -63,6 +64,7 @@ fn list(arguments: &TxListArguments, output: &Output) -> Result<()> {
         for row in &rows {
             table.row(vec![
                 row.id.clone(),
+                if row.is_ending { "ending" } else { "open" }.to_owned(),
                 told_datasets(row),
                 instant_text(row.seconds, format.exact),
                 row.author.user.to_string(),

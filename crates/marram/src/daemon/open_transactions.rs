@@ -33,8 +33,8 @@ struct Table {
     open: BTreeMap<String, OpenTransaction>,
     /// Of each that begins, is open or ends, inside of which it is.
     outer: BTreeMap<String, String>,
-    /// Those that were taken to be ended, and have not ended.
-    ending: BTreeSet<String>,
+    /// Those that were taken to be ended, and have not ended, as they were then.
+    ending: BTreeMap<String, Option<TransactionRow>>,
     /// Their views, which last for as long as descriptors into them are open.
     views: Vec<View>,
 }
@@ -82,6 +82,26 @@ impl OpenTransaction {
     /// Answers nothing more to the programs in it.
     pub(super) fn end(&self) {
         self.parts.iter().for_each(|part| part.recording.end());
+    }
+
+    /// As it is listed while it is open.
+    fn row(&self, id: &str) -> Option<TransactionRow> {
+        let mut parts = self.parts.iter().map(Part::row);
+        let TransactionPart { dataset, directory, place, base } = parts.next()?;
+        Some(TransactionRow {
+            id: id.to_owned(),
+            is_ending: false,
+            dataset,
+            directory,
+            seconds: self.seconds,
+            author: self.author.clone(),
+            inodes_read: self.parts.iter().map(|part| part.recording.inodes_read()).sum(),
+            place,
+            base,
+            idle_seconds: self.idle.as_ref().map(|idle| idle.limit.as_secs()),
+            also: parts.collect(),
+            other: self.other.clone(),
+        })
     }
 
     /// Whether it is one that stays open without use for too long.
@@ -240,7 +260,7 @@ impl OpenTransactions {
     /// Whether one may still be committed: it is open, or just being ended.
     pub(super) fn may_be_committed(&self, id: &str) -> bool {
         let table = self.0.lock();
-        table.open.contains_key(id) || table.ending.contains(id)
+        table.open.contains_key(id) || table.ending.contains_key(id)
     }
 
     /// Those that are open inside of another one.
@@ -277,26 +297,11 @@ impl OpenTransactions {
         forgotten.collect()
     }
 
-    /// What is open.
+    /// What is open, and what is being ended.
     pub(super) fn rows(&self) -> Vec<TransactionRow> {
-        let row = |(id, open): (&String, &OpenTransaction)| {
-            let mut parts = open.parts.iter().map(Part::row);
-            let TransactionPart { dataset, directory, place, base } = parts.next()?;
-            Some(TransactionRow {
-                id: id.clone(),
-                dataset,
-                directory,
-                seconds: open.seconds,
-                author: open.author.clone(),
-                inodes_read: open.parts.iter().map(|part| part.recording.inodes_read()).sum(),
-                place,
-                base,
-                idle_seconds: open.idle.as_ref().map(|idle| idle.limit.as_secs()),
-                also: parts.collect(),
-                other: open.other.clone(),
-            })
-        };
-        self.0.lock().open.iter().filter_map(row).collect()
+        let table = self.0.lock();
+        let open = table.open.iter().filter_map(|(id, open)| open.row(id));
+        open.chain(table.ending.values().flatten().cloned()).collect()
     }
 }
 
@@ -309,7 +314,7 @@ impl Table {
     /// Whether one of that id begins, is open or ends, or a view of it is there.
     fn knows(&self, id: &str, forks: &[Source]) -> bool {
         self.open.contains_key(id)
-            || self.ending.contains(id)
+            || self.ending.contains_key(id)
             || self.outer.contains_key(id)
             || self.views.iter().any(|view| forks.contains(&view.fork))
     }
@@ -352,7 +357,7 @@ impl Table {
 
     /// Refuses one that is just being ended: it may be committed.
     fn refuse_ending(&self, id: &str) -> Result<()> {
-        match self.ending.contains(id) {
+        match self.ending.contains_key(id) {
             false => Ok(()),
             true => Err(Error::unknown(format!("transaction {id} is being ended at this moment"))
                 .hint("`marram tx show TARGET ID` tells what has become of it")),
@@ -368,7 +373,8 @@ impl Table {
     fn take(&mut self, id: &str) -> Result<OpenTransaction> {
         self.refuse_ending(id)?;
         let taken = self.open.remove(id).ok_or_else(|| not_open(id))?;
-        self.ending.insert(id.to_owned());
+        let row = taken.row(id).map(|row| TransactionRow { is_ending: true, ..row });
+        self.ending.insert(id.to_owned(), row);
         Ok(taken)
     }
 }

@@ -15,6 +15,7 @@ use crate::io::At;
 use crate::state::State;
 use crate::tree;
 use bytes::Bytes;
+use marram_format::group::Group;
 use marram_format::operation::{
     NO_USER, OPERATIONS_KEPT_MAX, OperationKind, OperationRecord, trash_entry,
 };
@@ -45,7 +46,8 @@ pub(crate) fn is_ephemeral(source: &Source) -> bool {
     source.is_own() && !source.is_fork_base()
 }
 
-/// The entries of the log, oldest first, as the last commit has them.
+/// The entries of the log, oldest first, as the last commit has them. Of a pool that takes no
+/// changes those of durable merges follow that wait: they are in no commit before the next mount.
 pub(crate) fn entries(pool: &State) -> Result<Vec<(u64, OperationRecord)>> {
     let (mut entries, mut wrong) = (Vec::new(), None);
     let (root, at) = pool_tree(pool);
@@ -57,6 +59,14 @@ pub(crate) fn entries(pool: &State) -> Result<Vec<(u64, OperationRecord)>> {
         }
         wrong.is_none()
     })?;
+    if pool.merges.count() > 0 && pool.check_writable().is_err() {
+        let next = entries.last().map_or(1, |(number, _)| number + 1);
+        let group = pool.superblock.lock().group.0 + 1;
+        let waiting = pool.merges.durable_entries().into_iter().zip(group..);
+        let waiting =
+            waiting.map(|(entry, group)| OperationRecord { group: Group(group), ..entry });
+        entries.extend((next..).zip(waiting));
+    }
     wrong.map_or(Ok(entries), Err)
 }
 
@@ -100,7 +110,8 @@ pub(crate) fn enter(
     commit.set_feature(record.kind.feature());
     let record = OperationRecord {
         user: author.user.unwrap_or(NO_USER),
-        seconds: commit.now_seconds,
+        // A merge that has waited was made before.
+        seconds: if record.seconds == 0 { commit.now_seconds } else { record.seconds },
         group: commit.group,
         command,
         ..record

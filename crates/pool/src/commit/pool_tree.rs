@@ -85,6 +85,10 @@ pub(super) fn write_pool_tree(
     if commit.has_scattered {
         superblock.features_incompatible |= feature::SCATTERED;
     }
+    if commit.frozen.steps.merges > 0 {
+        // From now on frames may have merges.
+        superblock.features_incompatible |= feature::LOGGED_MERGES;
+    }
     superblock.committed_seconds = commit.now_seconds;
     superblock.next_dataset = commit.pool.next_dataset.load(Ordering::Acquire);
     {

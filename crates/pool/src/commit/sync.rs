@@ -9,6 +9,7 @@ use crate::log::{Collected, IntentLog};
 use crate::space::Purpose;
 use crate::state::State;
 use marram_format::superblock::Superblock;
+use marram_format::version::feature;
 use marram_store::{Error, Result};
 use std::sync::atomic::Ordering;
 
@@ -42,11 +43,11 @@ fn sync_by(pool: &State, log: &IntentLog) -> Result<()> {
     if log.is_durable(wanted) {
         return Ok(());
     }
-    let (mut collected, mut batches) = collect(pool, log);
+    let (mut collected, mut counts) = collect(pool, log);
     if matches!(collected, Collected::TooMuch) {
         // Much of it may be in the commit that is under way; the rest may fit a frame.
         drop(pool.turns.committing.lock());
-        (collected, batches) = collect(pool, log);
+        (collected, counts) = collect(pool, log);
     }
     match collected {
         Collected::Nothing => {}
@@ -56,25 +57,41 @@ fn sync_by(pool: &State, log: &IntentLog) -> Result<()> {
             written.inspect_err(|error| pool.fail(error))?;
         }
     }
-    log.set_durable(batches);
+    log.set_durable(counts.batches);
+    pool.merges.note_durable(counts.merges);
     Ok(())
 }
 
-/// Makes a frame of all that has changed, with no batch under way; also returns how many batches
-/// there were.
-fn collect(pool: &State, log: &IntentLog) -> (Collected, u64) {
+/// How many batches and merges there ever were when a frame was made: with it all of them are
+/// durable.
+struct Counts {
+    batches: u64,
+    merges: u64,
+}
+
+/// Makes a frame of all that has changed, with no batch under way.
+fn collect(pool: &State, log: &IntentLog) -> (Collected, Counts) {
     let _no_batch = pool.turns.gate.write();
     let batches = pool.dirty.batches.load(Ordering::Acquire);
     let open_freeze = pool.dirty.freezes.load(Ordering::Acquire) + 1;
-    // A frame cannot say that it has a merge.
-    let collected = match pool.merges.count() == 0 || is_planted(PlantedBug::MergeInFrame) {
-        true => log.collect(&pool.all_dirty_datasets(), open_freeze),
+    let merges = pool.merges.unlogged();
+    let can_have_all = merges.is_empty() || can_have_merges(pool);
+    let collected = match can_have_all {
+        true => log.collect(&pool.all_dirty_datasets(), &merges, open_freeze),
         false => Collected::TooMuch,
     };
     if matches!(collected, Collected::Frame { is_half_full: true, .. }) {
         pool.work.announce();
     }
-    (collected, batches)
+    (collected, Counts { batches, merges: pool.merges.added() })
+}
+
+/// Whether a frame may have merges: a program that does not know of that must not open the pool
+/// then. Nor does a commit that is due for want of moments become cheaper by a frame before it.
+fn can_have_merges(pool: &State) -> bool {
+    let features = pool.superblock.lock().features_incompatible;
+    let is_known = features & feature::LOGGED_MERGES != 0 || is_planted(PlantedBug::MergeInFrame);
+    is_known && turn::has_moments_for(pool, pool.merges.durable_together())
 }
 
 /// Gives a new pool its log.

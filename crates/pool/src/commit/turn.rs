@@ -230,7 +230,7 @@ impl Turn<'_> {
         (dataset, admitted): (&Dataset, &Admitted<'_>),
         batch: Batch<'b>,
         check: &dyn Fn() -> Result<()>,
-        waiting: impl FnOnce(usize) -> WaitingMerge,
+        waiting: impl FnOnce(usize, u64) -> WaitingMerge,
     ) -> Result<Option<Batch<'b>>> {
         self.heal()?;
         let pool = self.pool;
@@ -246,8 +246,8 @@ impl Turn<'_> {
         // What was there before, and what comes, has layers of its own.
         freeze_layers(pool);
         self.apply_counted(dataset, batch.edits)?;
-        freeze_layers(pool);
-        pool.merges.add(waiting(dataset.frozen_layers() - 1));
+        let (number, _) = freeze_layers(pool);
+        pool.merges.add(waiting(dataset.frozen_layers() - 1, number));
         Ok(None)
     }
 
@@ -428,7 +428,8 @@ pub(crate) fn settle_forks(pool: &State) -> Result<()> {
 
 /// Whether the next commit has room for so many moments more, beside merges that wait.
 pub(crate) fn has_moments_for(pool: &State, count: usize) -> bool {
-    pool.merges.count() == 0 || steps::moments(pool) + count + OTHER_MOMENTS <= MOMENTS_MAX
+    pool.merges.count() == 0
+        || steps::moments(pool).saturating_add(count) <= MOMENTS_MAX - OTHER_MOMENTS
 }
 
 /// Commits the merges that wait, for readers of the log of operations. A pool that takes no changes

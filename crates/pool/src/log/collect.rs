@@ -1,5 +1,7 @@
 //! From the layers of the pool to a frame.
 
+use super::LoggedMerge;
+use crate::base::planted::{PlantedBug, is_planted};
 use crate::memtable::dataset::Dataset;
 use crate::memtable::overlay::{Entry, Layer};
 use crate::memtable::unlogged::{Extent, Unlogged};
@@ -11,16 +13,13 @@ use std::sync::Arc;
 /// A frame would be longer than it may.
 pub(super) struct TooMuch;
 
-/// Adds what a layer has unlogged as one part of a frame.
-fn add_part(
+/// Adds what a layer has unlogged to the part of a frame that has begun.
+fn add_layer(
     frame: &mut FrameWriter,
-    (freeze, dataset): (u64, u64),
-    layer: &Layer,
-    unlogged: &Unlogged,
+    (layer, unlogged): (&Layer, &Unlogged),
     len_max: usize,
 ) -> Result<(), TooMuch> {
     let mut contents = Contents::default();
-    frame.begin_part(freeze, dataset);
     for (key, changed) in unlogged.sorted() {
         if crate::base::planted::is_left_out(key.kind) {
             continue;
@@ -89,21 +88,30 @@ pub(super) fn unlogged_size(dataset: &Dataset) -> (u64, usize) {
     })
 }
 
+/// Adds what a dataset has unlogged. A layer that is the batch of a merge is a part with its entry.
 pub(super) fn add_unlogged(
     dataset: &Dataset,
     frame: &mut FrameWriter,
+    merges: &[LoggedMerge],
     open_freeze: u64,
     len_max: usize,
 ) -> std::result::Result<(), TooMuch> {
+    let merge_of = |freeze: u64| {
+        let is_it = |merge: &&LoggedMerge| (merge.dataset, merge.freeze) == (dataset.id, freeze);
+        merges.iter().find(is_it).filter(|_| !is_planted(PlantedBug::MergeInFrame))
+    };
     dataset.collect(|overlay| {
         for frozen in overlay.frozen.iter().filter(|frozen| !frozen.unlogged.is_empty()) {
-            let part = (frozen.freeze, dataset.id);
-            add_part(frame, part, &frozen.layer, &frozen.unlogged, len_max)?;
+            match merge_of(frozen.freeze) {
+                None => frame.begin_part(frozen.freeze, dataset.id),
+                Some(merge) => frame.begin_merge(frozen.freeze, &merge.entry),
+            }
+            add_layer(frame, (&frozen.layer, &frozen.unlogged), len_max)?;
         }
         match &overlay.unlogged {
             Some(unlogged) if !unlogged.is_empty() => {
-                let part = (open_freeze, dataset.id);
-                add_part(frame, part, &overlay.open, unlogged, len_max)
+                frame.begin_part(open_freeze, dataset.id);
+                add_layer(frame, (&overlay.open, unlogged), len_max)
             }
             _ => Ok(()),
         }

@@ -18,6 +18,7 @@ use crate::io::Media;
 use crate::memtable::dataset::Dataset;
 use marram_format::group::Group;
 use marram_format::log::{FRAME_BYTES_MAX, FrameWriter, LogHead};
+use marram_format::operation::OperationRecord;
 use marram_format::pointer::{Extent, Pointer};
 use marram_format::superblock::Superblock;
 use marram_store::{Error, Result};
@@ -69,6 +70,17 @@ struct Places {
     next: u64,
     /// Where the last durable superblock wants a replay to start: frames before it can go.
     tail: u64,
+}
+
+/// A merge that waits for a commit, as a frame has it.
+pub(crate) struct LoggedMerge {
+    /// The dataset that it goes into.
+    pub(crate) dataset: u64,
+    /// Which of the frozen layers of that is its batch, and the number of its freeze.
+    pub(crate) layer: usize,
+    pub(crate) freeze: u64,
+    /// Its entry, with the user and the command.
+    pub(crate) entry: OperationRecord,
 }
 
 /// What a sync has to write.
@@ -216,8 +228,14 @@ impl IntentLog {
         Ok(())
     }
 
-    /// Makes a frame of all that has changed in datasets, with no batch under way.
-    pub(crate) fn collect(&self, datasets: &[Arc<Dataset>], open_freeze: u64) -> Collected {
+    /// Makes a frame of all that has changed in datasets, and of the merges that wait, with no
+    /// batch under way.
+    pub(crate) fn collect(
+        &self,
+        datasets: &[Arc<Dataset>],
+        merges: &[LoggedMerge],
+        open_freeze: u64,
+    ) -> Collected {
         let len_max = self.frame_bytes_max();
         let (bytes, notes) = datasets
             .iter()
@@ -228,7 +246,7 @@ impl IntentLog {
         }
         let mut frame = FrameWriter::new();
         for dataset in datasets {
-            if collect::add_unlogged(dataset, &mut frame, open_freeze, len_max).is_err() {
+            if collect::add_unlogged(dataset, &mut frame, merges, open_freeze, len_max).is_err() {
                 return Collected::TooMuch;
             }
         }

@@ -1,5 +1,6 @@
 //! From the frames of the log to the layers of a pool that is being opened.
 
+use super::LoggedMerge;
 use super::ring::{Ring, Stamp, parts};
 use crate::base::pointers::token_of;
 use crate::io::Media;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a replay has found.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Replayed {
     /// The position behind the last frame.
     pub(super) end: u64,
@@ -22,6 +23,8 @@ pub(crate) struct Replayed {
     pub(crate) frames: u64,
     /// What is now in the layers.
     pub(crate) dirty: Dirty,
+    /// The merges of which a layer is the batch, in the order in which they were made.
+    pub(crate) merges: Vec<LoggedMerge>,
 }
 
 /// Puts everything that the log has beyond the superblock into the layers of the datasets.
@@ -46,13 +49,14 @@ pub(super) fn replay(
         for part in parts {
             replayed.freeze_max = replayed.freeze_max.max(part.freeze);
             if part.freeze > head.included {
-                let grown = put_part(&part, replayed.end, datasets)?;
+                let grown = put_part(part, replayed.end, datasets, &mut replayed.merges)?;
                 replayed.dirty = replayed.dirty.plus(grown);
             }
         }
         replayed.frames += 1;
         replayed.end += found.grains;
     }
+    replayed.merges.sort_by_key(|merge| merge.freeze);
     if ring.goes_on_behind(media, stamp, replayed.end) {
         let reason = "later frames are whole: what was made durable since is lost".to_owned();
         if let Error::Damaged(damage) = damaged(replayed.end, reason) {
@@ -62,10 +66,12 @@ pub(super) fn replay(
     Ok(replayed)
 }
 
+/// The batch of a merge becomes a layer of its own, as when it was made.
 fn put_part(
-    part: &LogPart<'_>,
+    part: LogPart<'_>,
     position: u64,
     datasets: &BTreeMap<u64, Arc<Dataset>>,
+    merges: &mut Vec<LoggedMerge>,
 ) -> Result<Dirty> {
     let Some(dataset) = datasets.get(&part.dataset) else {
         return Err(damaged(position, format!("it names dataset {}, not there", part.dataset)));
@@ -88,7 +94,14 @@ fn put_part(
             }
         });
     }
-    dataset.apply(edits).map_err(|error| damaged(position, error.to_string()))
+    let apply = |edits| dataset.apply(edits).map_err(|error| damaged(position, error.to_string()));
+    let Some(entry) = part.merge else { return apply(edits) };
+    dataset.freeze(part.freeze.saturating_sub(1));
+    let grown = apply(edits)?;
+    dataset.freeze(part.freeze);
+    let layer = dataset.frozen_layers() - 1;
+    merges.push(LoggedMerge { dataset: part.dataset, layer, freeze: part.freeze, entry });
+    Ok(grown)
 }
 
 /// The block of a logged item; the outer `None` if it names one that the part does not have.

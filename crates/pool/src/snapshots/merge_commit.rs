@@ -18,6 +18,7 @@ use crate::commit::draft::Commit;
 use crate::commit::kept_states;
 use crate::commit::merges;
 use crate::commit::operation_log::{self, entry};
+use crate::commit::sync;
 use crate::commit::turn;
 use crate::commit::turn::{Before, Going};
 use crate::memtable::dataset::Dataset;
@@ -322,7 +323,8 @@ fn wait(
     let pool = &*session.state;
     let admission = admit(session, (view, merged), &mut batch, 0)?;
     let turn = begin::begin_beside_forks(session, 1 + pool.merges.count())?;
-    let Kept { entry, .. } = kept(session, merged, 1)?;
+    let Kept { mut entry, .. } = kept(session, merged, 1)?;
+    entry.record.seconds = (pool.options.now_seconds)();
     let fork = ephemeral::layered(session, merged.read);
     let is_fork_in_memory = pool.forks.base_of(entry.live.id).is_some();
     let (true, Some(fork), false) =
@@ -335,9 +337,10 @@ fn wait(
     let check = || ephemeral::refuse_overtaken(session, merged.read, &turn);
     let into = (&*admission.dataset, &admission.admitted);
     let author = session.author.clone();
-    let waiting = |layer| WaitingMerge {
+    let waiting = |layer, freeze| WaitingMerge {
         dataset: Arc::clone(&admission.dataset),
         layer,
+        freeze,
         fork,
         entry,
         author,
@@ -354,17 +357,8 @@ fn wait(
 
 /// See [`marram_store::OperationLog::settle_merges`].
 pub(crate) fn settle(session: &Session) -> Result<()> {
-    let pool = &*session.state;
-    let added = pool.merges.added();
-    pool.merges.await_others(added);
-    if pool.merges.are_settled(added) {
-        return Ok(());
-    }
-    let turn = turn::turn(pool, None)?;
-    match pool.merges.are_settled(added) {
-        true => Ok(()),
-        false => turn.commit_durable(),
-    }
+    session.state.merges.await_others();
+    sync::sync(&session.state)
 }
 
 /// Refuses a merge that was computed on another base than there is. The turn to commit is held, so

@@ -3,7 +3,7 @@
 use crate::base::error::Error;
 use crate::base::order::{self, Mutex, RwLock};
 use crate::io::{At, Media};
-use crate::log::{self, IntentLog};
+use crate::log::{self, IntentLog, LoggedMerge};
 use crate::memtable::dataset::Dataset;
 use crate::memtable::dirty::DirtyCounters;
 use crate::memtable::dirty_datasets::DirtyDatasets;
@@ -16,7 +16,7 @@ use crate::state::ledger::Ledger;
 use crate::state::options::OpenOptions;
 use crate::state::records::{Reclaims, Records, Transactions};
 use crate::state::superblocks::newest_superblock;
-use crate::state::waiting_merges::WaitingMerges;
+use crate::state::waiting_merges::{WaitingMerge, WaitingMerges};
 use crate::state::work::Work;
 use crate::state::{State, Turns};
 use crate::tree;
@@ -105,6 +105,7 @@ pub(crate) fn start(
     };
     let next_dataset = AtomicU64::new(superblock.next_dataset);
     let dirty = DirtyCounters::new(replayed.dirty, log::first_freeze(&replayed));
+    let merges = merges_of(replayed.merges, &datasets, &known)?;
     let state = State {
         media,
         options: options.within_bounds(),
@@ -112,7 +113,7 @@ pub(crate) fn start(
         datasets: RwLock::new(order::DATASETS, datasets),
         dirty_datasets,
         forks: Forks::default(),
-        merges: WaitingMerges::default(),
+        merges,
         item_cache,
         records: RwLock::new(order::RECORDS, Arc::new(known)),
         gauge: space.gauge(),
@@ -131,6 +132,24 @@ pub(crate) fn start(
     begin_logging(&state);
     state.sum_reservations();
     Ok(state)
+}
+
+/// The merges that the intent log has wait again, until a commit takes them in.
+fn merges_of(
+    logged: Vec<LoggedMerge>,
+    datasets: &BTreeMap<u64, Arc<Dataset>>,
+    known: &Records,
+) -> Result<WaitingMerges> {
+    let merges = WaitingMerges::default();
+    for merge in logged {
+        let into = datasets.get(&merge.dataset).zip(known.get(merge.dataset));
+        let Some((dataset, live)) = into else {
+            return Err(malformed("a merge is into no dataset".to_owned()));
+        };
+        merges.add(WaitingMerge::of_logged(merge, Arc::clone(dataset), Arc::clone(live)));
+    }
+    merges.note_durable(merges.added());
+    Ok(merges)
 }
 
 /// What is prepared is in doubt until it is decided.

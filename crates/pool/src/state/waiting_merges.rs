@@ -5,16 +5,17 @@
 //! moments of that commit (`commit/merges.rs`). A commit that fails leaves them as they are: others
 //! may have built on them, and what is built on is not taken away.
 //!
-//! **While one waits, a sync is a commit.** A frame of the intent log would have the batch without
-//! its entry, and a crash would leave a merge that nobody can find or take back.
+//! **A frame of the intent log that has the batch has the entry, too.** So a sync makes one
+//! durable, and a replay makes it wait again. A crash leaves none that nobody can find.
 //!
 //! One is added under the turn to commit, so none comes while a commit is made.
 
 use crate::base::order::{self, Condvar, Mutex};
+use crate::log::LoggedMerge;
 use crate::memtable::dataset::Dataset;
 use crate::state::State;
 use marram_format::dataset::DatasetRecord;
-use marram_format::operation::OperationRecord;
+use marram_format::operation::{NO_USER, OperationRecord};
 use marram_store::Author;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -37,19 +38,21 @@ pub(crate) struct WaitingMerges {
 struct Table {
     waiting: Vec<Arc<WaitingMerge>>,
     expected: usize,
-    /// How many have ever been added, and how many of these are in a commit.
+    /// How many have ever been added, and how many of these are in a commit, or in a frame.
     added: u64,
     settled: u64,
-    /// How many were in the last commit that had any.
-    last: usize,
+    durable: u64,
+    /// How many became durable together, the last time that any did.
+    last: u64,
 }
 
 /// One of them.
 pub(crate) struct WaitingMerge {
     /// What it was applied to.
     pub(crate) dataset: Arc<Dataset>,
-    /// Which of the frozen layers of that is its batch.
+    /// Which of the frozen layers of that is its batch, and the number of its freeze.
     pub(crate) layer: usize,
+    pub(crate) freeze: u64,
     /// The fork that it was computed from: nothing is to be written of what that has in memory.
     pub(crate) fork: u64,
     pub(crate) entry: MergeEntry,
@@ -108,6 +111,31 @@ impl WaitingMerges {
         self.count.store(table.waiting.len(), Ordering::Release);
     }
 
+    /// So many of all that were ever added are durable, by a frame or a commit.
+    pub(crate) fn note_durable(&self, added: u64) {
+        let mut table = self.table.lock();
+        table.note_durable(added);
+        self.changed.notify_all();
+    }
+
+    /// How many became durable together, the last time that any did: as many may come again.
+    pub(crate) fn durable_together(&self) -> usize {
+        usize::try_from(self.table.lock().last).unwrap_or(usize::MAX)
+    }
+
+    /// The entries of those that wait, and are durable.
+    pub(crate) fn durable_entries(&self) -> Vec<OperationRecord> {
+        let table = self.table.lock();
+        let merges = table.waiting[..table.durable_waiting()].iter();
+        merges.map(|merge| merge.logged().entry).collect()
+    }
+
+    /// Those that no frame has, as one is to have them.
+    pub(crate) fn unlogged(&self) -> Vec<LoggedMerge> {
+        let table = self.table.lock();
+        table.waiting[table.durable_waiting()..].iter().map(|merge| merge.logged()).collect()
+    }
+
     /// A commit that has taken in the first of them is durable. Returns these.
     pub(crate) fn settle(&self, taken: usize) -> Vec<Arc<WaitingMerge>> {
         if taken == 0 {
@@ -115,7 +143,8 @@ impl WaitingMerges {
         }
         let mut table = self.table.lock();
         table.settled += taken as u64;
-        table.last = taken;
+        let in_commits = table.settled;
+        table.note_durable(in_commits);
         let settled = table.waiting.drain(..taken).collect();
         self.count.store(table.waiting.len(), Ordering::Release);
         self.changed.notify_all();
@@ -127,21 +156,63 @@ impl WaitingMerges {
         self.table.lock().added
     }
 
-    /// Whether the first so many of all that were ever added are in a commit.
-    pub(crate) fn are_settled(&self, added: u64) -> bool {
-        self.table.lock().settled >= added
-    }
-
-    /// Returns when these are, or no other one is likely to come soon: none is expected, and no
-    /// more were in the last commit. Where there were, and none comes, the next one does not stay.
-    pub(crate) fn await_others(&self, added: u64) {
+    /// Returns when all that were added are durable, or no other one is likely to come soon: none
+    /// is expected, and no more became durable the last time. Where there were more, and none
+    /// comes, the next one does not stay.
+    pub(crate) fn await_others(&self) {
         let mut table = self.table.lock();
-        while table.settled < added {
-            let is_alone = table.expected == 0 && table.waiting.len() >= table.last;
+        let added = table.added;
+        while table.durable < added {
+            let is_alone = table.expected == 0 && table.added - table.durable >= table.last;
             if is_alone || !self.changed.wait_for(&mut table, ARRIVAL) {
                 return;
             }
         }
+    }
+}
+
+impl Table {
+    /// How many of those that wait are durable: the first.
+    fn durable_waiting(&self) -> usize {
+        let durable = usize::try_from(self.durable - self.settled).unwrap_or(usize::MAX);
+        durable.min(self.waiting.len())
+    }
+
+    fn note_durable(&mut self, added: u64) {
+        if added > self.durable {
+            self.last = added - self.durable;
+            self.durable = added;
+        }
+    }
+}
+
+impl WaitingMerge {
+    /// What a replay has found waits again.
+    pub(crate) fn of_logged(
+        logged: LoggedMerge,
+        dataset: Arc<Dataset>,
+        live: Arc<DatasetRecord>,
+    ) -> WaitingMerge {
+        let LoggedMerge { layer, freeze, entry: record, .. } = logged;
+        let user = Some(record.user).filter(|user| *user != NO_USER);
+        let author = Some(Arc::new(Author { user, command: record.command.clone() }));
+        let seconds = record.kept_until_seconds - record.seconds;
+        let entry = MergeEntry::new(live, record, seconds);
+        // The fork was in memory, and went with it.
+        WaitingMerge { dataset, layer, freeze, fork: 0, entry, author }
+    }
+
+    /// As a frame of the intent log has it.
+    fn logged(&self) -> LoggedMerge {
+        let MergeEntry { record, seconds, .. } = &self.entry;
+        let author = self.author.as_deref();
+        let entry = OperationRecord {
+            user: author.and_then(|author| author.user).unwrap_or(NO_USER),
+            command: author.map(Author::command_of_entry).unwrap_or_default(),
+            kept_until_seconds: record.seconds.saturating_add(*seconds),
+            ..record.clone()
+        };
+        LoggedMerge { dataset: self.dataset.id, layer: self.layer, freeze: self.freeze, entry }
     }
 }
 

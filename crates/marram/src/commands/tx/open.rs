@@ -15,6 +15,13 @@ const STANDING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is open in a pool; nothing if nobody has it mounted.
 pub(super) fn open(target: &Target) -> Result<Vec<TransactionRow>> {
+    let mut rows = open_or_ending(target)?;
+    rows.retain(|row| !row.is_ending);
+    Ok(rows)
+}
+
+/// The same, and what is being committed or aborted.
+pub(super) fn open_or_ending(target: &Target) -> Result<Vec<TransactionRow>> {
     let Some(client) = target.connect()? else { return Ok(Vec::new()) };
     match client.ask(&Request::Transactions)? {
         Answer::Transactions(rows) => Ok(rows),

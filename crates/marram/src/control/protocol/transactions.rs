@@ -91,6 +91,9 @@ pub(crate) struct CommitSummary {
 pub(crate) struct TransactionRow {
     /// Its id.
     pub(crate) id: String,
+    /// It is being committed or aborted, and cannot be named in a command any more.
+    #[serde(default)]
+    pub(crate) is_ending: bool,
     /// The dataset that it works in, or the first of them.
     pub(crate) dataset: String,
     /// A mount of that.
