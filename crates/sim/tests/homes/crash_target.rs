@@ -10,7 +10,7 @@ use marram_posix::{Posix, hold_together};
 use marram_sim::crash::{Committed, Mounted, Target};
 use marram_sim::{HistoryClock, HomeResult};
 use marram_store::{
-    DatasetName, Error as StoreError, ForkBegin, Lineage, Properties, Source, Store,
+    DatasetName, Error as StoreError, ForkBegin, Lineage, OperationLog, Properties, Source, Store,
 };
 use marram_vfs::{Error, FileSystem, Ino};
 use std::collections::BTreeMap;
@@ -209,7 +209,11 @@ impl Mounted for MountedPool {
         if is_unchanged {
             return Ok(Committed::Unchanged);
         }
-        let options = MergeOptions { strict: Some(&|_| Vec::new()), ..MergeOptions::default() };
+        let options = MergeOptions {
+            strict: Some(&|_| Vec::new()),
+            may_wait: datasets.len() == 1,
+            ..MergeOptions::default()
+        };
         let mut parts = Vec::new();
         for (files, dataset, base, fork) in &named {
             let sides = MergeSides { dataset, base, fork, root: Ino::ROOT };
@@ -223,7 +227,10 @@ impl Mounted for MountedPool {
             parts => marram_history::merge_together(store, parts, &|| Ok(hold_together(&files))),
         };
         match merged {
-            Ok(reports) if reports.iter().all(|report| report.applied) => Ok(Committed::Applied),
+            Ok(reports) if reports.iter().all(|report| report.applied) => {
+                OperationLog::settle_merges(&acting).map_err(text)?;
+                Ok(Committed::Applied)
+            }
             Ok(reports) if reports.iter().all(|report| report.conflicts.is_empty()) => {
                 Ok(Committed::Unchanged)
             }
