@@ -1,10 +1,11 @@
 //! `cargo xtask bench --workloads hosts`: a home of ours that several hosts share, beside other
 //! file systems that hosts share, all of them behind the same delay links.
 //!
-//! Hosts are namespaces of this machine; the server has PostgreSQL, Redis and SSH. The delay is
-//! measured before each group of lines, since a machine that is busy adds to it. A group
-//! that fails is named in the report, and the other groups go on.
+//! Hosts are namespaces of this machine; the server has PostgreSQL, Redis, SSH, MooseFS and
+//! GlusterFS. The delay is measured before each group of lines, since a machine that is busy adds
+//! to it. A group that fails is named in the report, and the other groups go on.
 
+mod clusters;
 mod contender;
 mod crowd;
 mod mail;
@@ -130,10 +131,12 @@ const NOTES: [&str; 4] = [
      processors are shared by all hosts, the server and the links.",
     "marram and juicefs-pg speak TLS to the same PostgreSQL, which marram verifies. sshfs is \
      encrypted by SSH, and Redis is spoken to in the clear. JuiceFS has its names and its content \
-     in the same server. Caches are as each of them has them by itself.",
-    "A line says what is durable when its clock stops. sshfs promises nothing at close but that \
-     the server's kernel has the bytes, so it is no peer of the same durability.",
-    "Not raced: NFS, GlusterFS, MooseFS and Samba, which no setup of ours installs.",
+     in the same server. MooseFS has one master, which syncs its log of changes before it answers, \
+     and one chunk server, which syncs before a close. Caches are as each of them has them by \
+     itself.",
+    "A line says what is durable when its clock stops. sshfs and GlusterFS promise nothing \
+     at close but that the server's kernel has the bytes: they are no peers of that durability.",
+    "Not raced: NFS and Samba, which no setup of ours installs.",
 ];
 
 /// Runs all lines, and writes the report after each group anew.

@@ -47,9 +47,14 @@ pub const BENCH_PACKAGES: [&str; 8] =
     ["bindfs", "btrfs-progs", "fio", "fuse2fs", "git", "rsync", "xfsprogs", "zfs-fuse"];
 
 /// What the race between hosts takes beside that: links, a database, and the peers of Debian.
-pub const HOSTS_PACKAGES: [&str; 8] = [
+pub const HOSTS_PACKAGES: [&str; 13] = [
+    "glusterfs-client",
+    "glusterfs-server",
     "iproute2",
     "linux-source-6.1",
+    "moosefs-chunkserver",
+    "moosefs-client",
+    "moosefs-master",
     "openssh-client",
     "openssh-server",
     "postgresql",

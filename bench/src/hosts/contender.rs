@@ -1,6 +1,7 @@
 //! File systems that hosts share: ours, and its peers behind the same links.
 
 use super::super::sheet::Subject;
+use super::clusters::{Gluster, Moose};
 use super::servers::{PASSWORD, Servers, USER};
 use marram_lab::failure::{Result, fail};
 use marram_lab::hosts::{Host, SERVER_ADDRESS};
@@ -25,11 +26,21 @@ pub(super) enum Contender {
     JuicePostgres,
     /// JuiceFS with all that it has in Redis.
     JuiceRedis,
+    /// MooseFS with a master and a chunk server.
+    MooseFs,
+    /// GlusterFS with one brick.
+    GlusterFs,
 }
 
 impl Contender {
-    pub(super) const ALL: [Contender; 4] =
-        [Contender::Marram, Contender::Sshfs, Contender::JuicePostgres, Contender::JuiceRedis];
+    pub(super) const ALL: [Contender; 6] = [
+        Contender::Marram,
+        Contender::Sshfs,
+        Contender::JuicePostgres,
+        Contender::JuiceRedis,
+        Contender::MooseFs,
+        Contender::GlusterFs,
+    ];
 
     /// Whether it is a JuiceFS.
     pub(super) fn is_juicefs(self) -> bool {
@@ -56,6 +67,16 @@ impl Contender {
                 name: "juicefs-redis",
                 is_ours: false,
                 durable: "each file that was closed, with its name",
+            },
+            Contender::MooseFs => Subject {
+                name: "moosefs",
+                is_ours: false,
+                durable: "each file that was closed, with its name",
+            },
+            Contender::GlusterFs => Subject {
+                name: "glusterfs",
+                is_ours: false,
+                durable: "nothing: the server's memory",
             },
         }
     }
@@ -97,6 +118,9 @@ impl<'run> Store<'run> {
         (servers, programs): (&Servers, &Programs),
         host: &Host,
     ) -> Result<()> {
+        if let Some((_, reason)) = servers.absent.iter().find(|(absent, _)| *absent == contender) {
+            return fail(reason.clone());
+        }
         if !contender.is_juicefs() {
             return Ok(());
         }
@@ -159,6 +183,10 @@ impl<'run> Store<'run> {
                 mount
             }
             Contender::Sshfs => host.around(&self.sshfs(&place)),
+            Contender::MooseFs => host.around(&Moose::mount(&place)),
+            Contender::GlusterFs => {
+                host.around(&Gluster::mount(&place, &host.folder().join("glusterfs-client.log")))
+            }
             Contender::JuicePostgres | Contender::JuiceRedis => {
                 let mut mount = self.juicefs(host, &["mount", "--no-usage-report"]);
                 mount.args(["--backup-meta", "0", "--log"]).arg(host.folder().join("juicefs.log"));

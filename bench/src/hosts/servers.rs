@@ -1,8 +1,11 @@
-//! What the clients reach over their links: PostgreSQL with TLS, Redis, and an SSH server.
+//! What the clients reach over their links: PostgreSQL with TLS, Redis, an SSH server, and the
+//! servers of MooseFS and GlusterFS.
 //!
 //! All of them listen on the address of the server in its own network, so no port of the machine is
 //! taken, and all that they store lies on one file system of the machine.
 
+use super::clusters::{Gluster, Moose};
+use super::contender::Contender;
 use marram_lab::failure::{Context, Result, fail};
 use marram_lab::hosts::{Hosts, Namespace, SERVER_ADDRESS};
 use marram_lab::postgres::Database;
@@ -33,12 +36,16 @@ pub(super) struct Servers {
     _redis: OwnedChild,
     _ssh: OwnedChild,
     _postgres: OwnedChild,
+    _moose: Option<Moose>,
+    _gluster: Option<Gluster>,
     /// The root that vouches for PostgreSQL.
     pub(super) root: PathBuf,
     /// The key by which the SSH server takes a client.
     pub(super) key: PathBuf,
     /// What the SSH server shows.
     pub(super) shown: PathBuf,
+    /// Peers whose servers have not started, and why.
+    pub(super) absent: Vec<(Contender, String)>,
 }
 
 impl Servers {
@@ -53,7 +60,20 @@ impl Servers {
         let redis = start_redis(network, folder)?;
         let shown = folder.join("shown");
         std::fs::create_dir(&shown)?;
-        let servers = Self { _redis: redis, _ssh: ssh, _postgres: postgres, root, key, shown };
+        let mut absent = Vec::new();
+        let moose = Moose::start(network, folder);
+        let gluster = Gluster::start(network, folder);
+        let servers = Self {
+            _redis: redis,
+            _ssh: ssh,
+            _postgres: postgres,
+            _moose: known_or_absent(moose, Contender::MooseFs, &mut absent),
+            _gluster: known_or_absent(gluster, Contender::GlusterFs, &mut absent),
+            absent,
+            root,
+            key,
+            shown,
+        };
         for port in [POSTGRES_PORT, REDIS_PORT, SSH_PORT] {
             wait_for(network, port)?;
         }
@@ -65,6 +85,14 @@ impl Servers {
         let root = self.root.display();
         format!("postgres://{USER}@{SERVER_ADDRESS}/trees?schema={schema}&tls-ca={root}")
     }
+}
+
+fn known_or_absent<T>(
+    started: Result<T>,
+    peer: Contender,
+    absent: &mut Vec<(Contender, String)>,
+) -> Option<T> {
+    started.map_err(|failure| absent.push((peer, failure.to_string()))).ok()
 }
 
 fn start_postgres(database: &Database, network: &Namespace, root: &Path) -> Result<OwnedChild> {
@@ -152,7 +180,8 @@ fn start_redis(network: &Namespace, folder: &Path) -> Result<OwnedChild> {
     OwnedChild::start(&mut network.around(&serve))
 }
 
-fn wait_for(network: &Namespace, port: u16) -> Result<()> {
+/// Waits for a server to listen.
+pub(super) fn wait_for(network: &Namespace, port: u16) -> Result<()> {
     let began = Instant::now();
     network.within(|| {
         while TcpStream::connect((SERVER_ADDRESS, port)).is_err() {
