@@ -18,7 +18,7 @@ const FILES: usize = 200;
 /// Bytes of its large file, which is of random bytes.
 const LARGE_BYTES: u64 = 12 << 20;
 /// No commit takes so long.
-const COMMIT_MAX: Duration = Duration::from_secs(10);
+const COMMIT_MAX: Duration = Duration::from_secs(5);
 /// Exit status of a transaction whose commit was refused.
 const REFUSED: i32 = 123;
 /// How long the last transaction of the reader beside may take.

@@ -52,12 +52,10 @@ impl Moose {
             "chunks.cfg",
             &format!(
                 "WORKING_USER = root\nWORKING_GROUP = root\nDATA_PATH = {}\n\
-                 HDD_CONF_FILENAME = {}\nHDD_FSYNC_BEFORE_CLOSE = 1\nMASTER_HOST = {}\n\
-                 CSSERV_LISTEN_HOST = {}\n",
+                 HDD_CONF_FILENAME = {}\nHDD_FSYNC_BEFORE_CLOSE = 1\n\
+                 MASTER_HOST = {SERVER_ADDRESS}\nCSSERV_LISTEN_HOST = {SERVER_ADDRESS}\n",
                 chunks.display(),
-                disks.display(),
-                SERVER_ADDRESS,
-                SERVER_ADDRESS
+                disks.display()
             ),
         )?;
         let serve = |program: &str, settings: &Path| {

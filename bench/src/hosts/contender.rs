@@ -16,6 +16,10 @@ use std::time::{Duration, Instant};
 const MOUNT_LIMIT: Duration = Duration::from_secs(60);
 const END_LIMIT: Duration = Duration::from_secs(120);
 
+/// What is durable when a file has been closed.
+const CLOSED_FILES: &str = "each file that was closed, with its name";
+const NOTHING: &str = "nothing: the server's memory";
+
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contender {
@@ -49,36 +53,15 @@ impl Contender {
 
     /// What it is in a report, for programs that sync nothing.
     pub(super) fn subject(self) -> Subject {
-        match self {
-            Contender::Marram => Subject {
-                name: "marram",
-                is_ours: true,
-                durable: "each file that was closed, with its name",
-            },
-            Contender::Sshfs => {
-                Subject { name: "sshfs", is_ours: false, durable: "nothing: the server's memory" }
-            }
-            Contender::JuicePostgres => Subject {
-                name: "juicefs-pg",
-                is_ours: false,
-                durable: "each file that was closed, with its name",
-            },
-            Contender::JuiceRedis => Subject {
-                name: "juicefs-redis",
-                is_ours: false,
-                durable: "each file that was closed, with its name",
-            },
-            Contender::MooseFs => Subject {
-                name: "moosefs",
-                is_ours: false,
-                durable: "each file that was closed, with its name",
-            },
-            Contender::GlusterFs => Subject {
-                name: "glusterfs",
-                is_ours: false,
-                durable: "nothing: the server's memory",
-            },
-        }
+        let (name, durable) = match self {
+            Contender::Marram => ("marram", CLOSED_FILES),
+            Contender::Sshfs => ("sshfs", NOTHING),
+            Contender::JuicePostgres => ("juicefs-pg", CLOSED_FILES),
+            Contender::JuiceRedis => ("juicefs-redis", CLOSED_FILES),
+            Contender::MooseFs => ("moosefs", CLOSED_FILES),
+            Contender::GlusterFs => ("glusterfs", NOTHING),
+        };
+        Subject { name, is_ours: self == Contender::Marram, durable }
     }
 }
 

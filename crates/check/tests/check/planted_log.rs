@@ -7,7 +7,9 @@ use marram_check::{FindingKind as Kind, Summary};
 use marram_device::{Device, Error, MemoryDevice, Result};
 use marram_format::key::{Key, kind};
 use marram_format::log::{FRAME_HEADER_BYTES, FrameWriter, LogBlock, LogHead, PART_HEADER_BYTES};
+use marram_format::operation::{OperationKind, OperationRecord};
 use marram_format::pointer::{Extent, Place, Pointer};
+use marram_format::version::feature;
 use marram_pool::{OpenOptions, Pool};
 use std::ops::Range;
 use std::sync::Arc;
@@ -114,6 +116,24 @@ fn frames_that_wait_are_in_order_and_counted() {
         writer.patch(Key::MAX, b"value", 100, &[2; 100]);
     });
     assert_eq!(log.waiting(), (3, 7));
+}
+
+#[test]
+fn a_merge_waits_only_where_the_superblock_has_the_feature() {
+    let mut log = Log::new();
+    let (id, freeze) = (log.image.record("root").id, log.head.included + 1);
+    let entry = OperationRecord {
+        kept_until_seconds: 1,
+        ..OperationRecord::of(OperationKind::Merge, id, &["root", "tx:1"])
+    };
+    log.append_to_root(|writer| {
+        writer.begin_merge(freeze, &entry);
+        writer.put(KEY, b"value", LogBlock::None);
+    });
+    log.assert_found(&[Kind::LogFrame]);
+    log.image.superblock.features_incompatible |= feature::LOGGED_MERGES;
+    log.image.write_superblock();
+    assert_eq!(log.waiting(), (1, 1));
 }
 
 #[test]

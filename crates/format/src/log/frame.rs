@@ -31,9 +31,10 @@ pub struct LogPart<'a> {
     pub freeze: u64,
     /// The dataset, below [`DATASETS_MAX`].
     pub dataset: u64,
-    /// If the edits are the batch of a merge, which a freeze of its own takes in: the entry of it
-    /// for the log of operations, as far as it is known before a commit. Its kind is merge, its
-    /// subject the dataset, and it ends to be kept later than it was made.
+    /// If the edits are the batch of a merge, which has a freeze of its own: its entry for the log
+    /// of operations, as far as that is known before a commit. Its kind is merge, its subject the
+    /// dataset, and its end of keeping later than its time. It undoes nothing, and has neither a
+    /// group nor states before and after.
     pub merge: Option<OperationRecord>,
     /// The edits, at least one, by ascending keys.
     pub edits: Vec<LogEdit<'a>>,
@@ -182,6 +183,16 @@ fn take_merge(from: &mut Reader<'_>, dataset: u64) -> Result<OperationRecord, Fo
     if (entry.kind, entry.subject) != (OperationKind::Merge, dataset) {
         let expected = "that of a merge into the dataset of its part";
         return Err(from.unexpected("entry of a merge", offset, entry.subject, expected));
+    }
+    for (field, found) in [
+        ("group of a merge", entry.group.0),
+        ("entry taken back by a merge", entry.undoes),
+        ("state before a merge", entry.before),
+        ("state after a merge", entry.after),
+    ] {
+        if found != 0 {
+            return Err(from.unexpected(field, offset, found, "0 before a commit"));
+        }
     }
     if entry.kept_until_seconds <= entry.seconds {
         let found = u64::try_from(entry.kept_until_seconds).unwrap_or(0);

@@ -64,6 +64,8 @@ impl FrameWriter {
     /// If a number is out of its range, or the entry is not as [`super::LogPart`] says.
     pub fn begin_merge(&mut self, freeze: u64, entry: &OperationRecord) {
         assert!(entry.kind == OperationKind::Merge, "the entry is of a merge");
+        let known_by_commits = [entry.group.0, entry.undoes, entry.before, entry.after];
+        assert!(known_by_commits == [0; 4], "no commit has taken the merge in");
         assert!(entry.seconds < entry.kept_until_seconds, "an undo of it is possible for a time");
         self.begin(freeze, entry.subject, Some(entry.encode()));
     }

@@ -124,11 +124,15 @@ fn a_merge_is_in_a_frame_with_its_entry() {
     assert_eq!(decode(&frame), Some(Ok(parts.clone())));
     let entry = parts[1].merge.clone().expect("the second part is a merge");
     let at = frame.windows(12).position(|it| it == &entry.encode()[..12]).expect("it is there");
-    // Its kind, its subject, and the length before it.
-    let cases: [(usize, u8, &str); 3] = [
+    // Its kind, its subject, the length before it, and what only a commit can know.
+    let cases: [(usize, u8, &str); 7] = [
         (at + 1, 1, "entry of a merge at byte"),
         (at + 32, 2, "is 2, expected that of a merge into the dataset of its part"),
         (at - 2, 90, "entry of the log of operations is cut short"),
+        (at + 16, 1, "group of a merge at byte"),
+        (at + 24, 1, "entry taken back by a merge at byte"),
+        (at + 48, 1, "state before a merge at byte"),
+        (at + 56, 1, "state after a merge at byte"),
     ];
     for (at, byte, expected) in cases {
         let mut frame = frame.clone();
@@ -142,7 +146,7 @@ fn a_merge_is_in_a_frame_with_its_entry() {
 #[test]
 #[should_panic(expected = "an undo of it is possible for a time")]
 fn a_writer_refuses_a_merge_without_an_end_of_its_undo() {
-    let entry = example::operation();
+    let entry = example::merge_frame()[1].merge.clone().expect("the second part is a merge");
     let seconds = entry.kept_until_seconds;
     FrameWriter::new().begin_merge(1, &OperationRecord { seconds, ..entry });
 }

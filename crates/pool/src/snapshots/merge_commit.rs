@@ -357,8 +357,13 @@ fn wait(
 
 /// See [`marram_store::OperationLog::settle_merges`].
 pub(crate) fn settle(session: &Session) -> Result<()> {
-    session.state.merges.await_others();
-    sync::sync(&session.state)
+    let merges = &session.state.merges;
+    let added = merges.added();
+    merges.await_others(added);
+    match merges.are_durable(added) {
+        true => Ok(()),
+        false => sync::sync(&session.state),
+    }
 }
 
 /// Refuses a merge that was computed on another base than there is. The turn to commit is held, so

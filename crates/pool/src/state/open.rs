@@ -142,9 +142,11 @@ fn merges_of(
 ) -> Result<WaitingMerges> {
     let merges = WaitingMerges::default();
     for merge in logged {
-        let into = datasets.get(&merge.dataset).zip(known.get(merge.dataset));
-        let Some((dataset, live)) = into else {
-            return Err(malformed("a merge is into no dataset".to_owned()));
+        let is_live = |record: &&Arc<DatasetRecord>| record.state == DatasetState::Live;
+        let live = known.get(merge.dataset).filter(is_live);
+        let Some((dataset, live)) = datasets.get(&merge.dataset).zip(live) else {
+            let reason = format!("a merge in the intent log is into {}, no dataset", merge.dataset);
+            return Err(malformed(reason));
         };
         merges.add(WaitingMerge::of_logged(merge, Arc::clone(dataset), Arc::clone(live)));
     }

@@ -156,12 +156,16 @@ impl WaitingMerges {
         self.table.lock().added
     }
 
-    /// Returns when all that were added are durable, or no other one is likely to come soon: none
-    /// is expected, and no more became durable the last time. Where there were more, and none
-    /// comes, the next one does not stay.
-    pub(crate) fn await_others(&self) {
+    /// Whether the first so many of all that were ever added are durable.
+    pub(crate) fn are_durable(&self, added: u64) -> bool {
+        self.table.lock().durable >= added
+    }
+
+    /// Returns when these are, or no other one is likely to come soon: none is expected, and no
+    /// more became durable the last time. Where there were more, and none comes, the next one does
+    /// not stay.
+    pub(crate) fn await_others(&self, added: u64) {
         let mut table = self.table.lock();
-        let added = table.added;
         while table.durable < added {
             let is_alone = table.expected == 0 && table.added - table.durable >= table.last;
             if is_alone || !self.changed.wait_for(&mut table, ARRIVAL) {
@@ -196,7 +200,7 @@ impl WaitingMerge {
         let LoggedMerge { layer, freeze, entry: record, .. } = logged;
         let user = Some(record.user).filter(|user| *user != NO_USER);
         let author = Some(Arc::new(Author { user, command: record.command.clone() }));
-        let seconds = record.kept_until_seconds - record.seconds;
+        let seconds = record.kept_until_seconds.saturating_sub(record.seconds);
         let entry = MergeEntry::new(live, record, seconds);
         // The fork was in memory, and went with it.
         WaitingMerge { dataset, layer, freeze, fork: 0, entry, author }
