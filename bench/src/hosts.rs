@@ -111,11 +111,12 @@ impl<'run> Setting<'run> {
 /// A group of lines.
 type Part = (&'static str, fn(&Setting<'_>, &mut Sheet) -> Result<()>);
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     ("PostMark", mail::remote),
     ("PostMark over other delays", mail::by_delay),
     ("unpack, alone", unpacking::alone),
-    ("unpack, shared", unpacking::shared),
+    ("unpack, another looks", unpacking::beside_looks),
+    ("unpack, another rests", unpacking::beside_rest),
     ("fork, snapshot, rollback, promote", verbs::constant),
     ("diff", verbs::diff),
     ("seen on another host", sight::between_hosts),

@@ -10,7 +10,8 @@ use marram_lab::process::{command, run, text};
 use marram_lab::subject::{Making, Marram, Subject as _};
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 const POOL: Subject = Subject { name: "pool", is_ours: true, durable: "all, by `syncfs`" };
 const SQLITE: Subject = Subject { name: "sqlite", is_ours: true, durable: "all, by `syncfs`" };
@@ -107,27 +108,58 @@ pub(super) fn alone(setting: &Setting<'_>, sheet: &mut Sheet) -> Result<()> {
     Ok(())
 }
 
-/// A small part of it, while another host has the same mounted.
-pub(super) fn shared(setting: &Setting<'_>, sheet: &mut Sheet) -> Result<()> {
+/// What another host does that has the same mounted.
+#[derive(Clone, Copy)]
+enum Other {
+    /// It looks at it four times a second.
+    Looks,
+    /// Nothing, for some seconds before and all the while.
+    Rests,
+}
+
+/// Between two looks of the other host.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long one that does nothing has done nothing before the clock runs.
+const REST: Duration = Duration::from_secs(5);
+
+/// A small part of it, while another host looks at it.
+pub(super) fn beside_looks(setting: &Setting<'_>, sheet: &mut Sheet) -> Result<()> {
+    shared(setting, Other::Looks, sheet)
+}
+
+/// The same, while another host has it mounted and does nothing.
+pub(super) fn beside_rest(setting: &Setting<'_>, sheet: &mut Sheet) -> Result<()> {
+    shared(setting, Other::Rests, sheet)
+}
+
+fn shared(setting: &Setting<'_>, other: Other, sheet: &mut Sheet) -> Result<()> {
     let whole = linux_tree(true)?;
     let archive = setting.folder.join("shared.tar");
     packed(&whole, setting.sizes.shared_folders, &archive)?;
     let files = text(command(&["tar", "-tf"]).arg(&archive))?;
     let files = files.lines().filter(|line| !line.ends_with('/')).count();
-    let title = format!("unpack {files} files at 1 ms while another host has it mounted");
-    let line = Line::rate("unpack, shared", format!("{title}: files a second"));
+    let (key, does, name) = match other {
+        Other::Looks => ("unpack, another looks", "looks at it four times a second", "looks"),
+        Other::Rests => ("unpack, another rests", "has it mounted and does nothing", "rests"),
+    };
+    let name = format!("unpack_{name}");
+    let title = format!("unpack {files} files at 1 ms while another host {does}");
+    let line = Line::rate(key, format!("{title}: files a second"));
     let [first, second] = setting.hosts(2) else { return fail("there are no two hosts") };
     for contender in &setting.contenders {
         interruption::check()?;
-        let store = setting.store(*contender, "unpack_shared")?;
+        let store = setting.store(*contender, &name)?;
         let (here, there) = (store.mount(first)?, store.mount(second)?);
-        let place = here.place().join("unpack_shared");
+        let place = here.place().join(&name);
         std::fs::create_dir(first.seen(&place))?;
         std::fs::read_dir(there.seen())?.for_each(drop);
-        let mut unpack = command(&["tar", "-xf"]);
-        let began = Instant::now();
-        run(&mut first.around(unpack.arg(&archive).arg("-C").arg(&place)))?;
-        sheet.add(&line, contender.subject(), files as f64 / began.elapsed().as_secs_f64());
+        let seconds = beside(&there.seen(), other, || {
+            let mut unpack = command(&["tar", "-xf"]);
+            let began = Instant::now();
+            run(&mut first.around(unpack.arg(&archive).arg("-C").arg(&place)))?;
+            Ok(began.elapsed().as_secs_f64())
+        })?;
+        sheet.add(&line, contender.subject(), files as f64 / seconds);
         there.unmount()?;
         here.unmount()?;
     }
@@ -135,7 +167,28 @@ pub(super) fn shared(setting: &Setting<'_>, sheet: &mut Sheet) -> Result<()> {
     for contender in setting.contenders.iter().filter(|contender| contender.is_juicefs()) {
         let peer = contender.subject().name;
         let ratio = ours.zip(sheet.median(&line.key, peer)).map(|(ours, peer)| ours / peer);
-        sheet.at_least(format!("unpack shared: to {peer}"), ratio, BESIDE_JUICEFS, "times");
+        sheet.at_least(format!("{key}: to {peer}"), ratio, BESIDE_JUICEFS, "times");
     }
     Ok(())
+}
+
+/// Does something while another host, which sees the same at `place`, looks at it or does nothing.
+fn beside<T>(place: &Path, other: Other, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    if matches!(other, Other::Rests) {
+        std::thread::sleep(REST);
+        return work();
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                // What it sees is of no interest.
+                let _seen = std::fs::read_dir(place).map(Iterator::count);
+                std::thread::sleep(LOOK);
+            }
+        });
+        let done = work();
+        is_over.store(true, Ordering::Release);
+        done
+    })
 }

@@ -285,6 +285,10 @@ impl FileSystem for Folding {
         self.files.is_shared()
     }
 
+    fn has_company(&self) -> bool {
+        self.files.has_company()
+    }
+
     fn capabilities(&self) -> Capabilities<'_> {
         let below = self.files.capabilities();
         let (lists, groups): (&dyn StoredAccessLists, &dyn Patchgroups) = (self, self);

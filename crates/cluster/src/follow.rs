@@ -47,7 +47,7 @@ pub(crate) fn heads_under(rows: &Rows, line: u64, keys: &[Key]) -> Result<Heads>
 
 /// What an entry changes in the rows, given the heads under its keys.
 pub(crate) fn changes(rows: &Rows, number: u64, entry: &Entry, heads: &Heads) -> Vec<Change> {
-    let mut following = Following { rows, entry, first: Vec::new(), last: Vec::new() };
+    let mut following = Following { rows, number, entry, first: Vec::new(), last: Vec::new() };
     for section in &entry.sections {
         for (key, item) in &section.edits {
             following.edit(section, (*key, item.as_ref()), heads.get(&(section.line, *key)));
@@ -64,8 +64,15 @@ pub(crate) fn changes(rows: &Rows, number: u64, entry: &Entry, heads: &Heads) ->
     changes
 }
 
+/// The beat of a client from the entry on by which it says how it is there. It is none that the
+/// client has had before: one that has answered in the log has not stood still.
+pub(crate) fn first_beat(number: u64) -> u64 {
+    number << 32
+}
+
 struct Following<'e> {
     rows: &'e Rows,
+    number: u64,
     entry: &'e Entry,
     /// Changes that are found by way of a head, and the heads themselves.
     first: Vec<Change>,
@@ -165,8 +172,9 @@ impl Following<'_> {
             None => return,
             Some(Presence::Closed) => Change::remove(Table::Clients, session),
             Some(Presence::Expelled(lost)) => Change::remove(Table::Clients, lost.to_vec()),
-            Some(Presence::Here { name, is_alone }) => {
-                let record = ClientRecord { is_alone: *is_alone, name: name.clone(), beat: 0 };
+            Some(Presence::Here { name, stance, since }) => {
+                let (stance, since, name) = (*stance, *since, name.clone());
+                let record = ClientRecord { stance, since, name, beat: first_beat(self.number) };
                 self.rows.put(Table::Clients, session, record.encode())
             }
         });

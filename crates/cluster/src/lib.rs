@@ -59,8 +59,9 @@ mod view;
 mod writers;
 
 pub use database::Database;
+pub use format::Stance;
 pub use objects::{Objects, marker};
 pub use state::{
     Client, Clock, Clocks, Cluster, Glance, Heard, Judge, Lost, NewStore, OpenOptions, SpaceHeld,
-    SpaceProbe, Status, Swept, glance, make,
+    SpaceProbe, Status, Swept, glance, locked_ranges, make,
 };

@@ -10,6 +10,7 @@ mod prune;
 mod publish;
 mod reading;
 mod rescue;
+mod rest;
 mod scheduled;
 mod sharing;
 mod store;
@@ -21,7 +22,7 @@ mod usage;
 
 pub use company::Clocks;
 pub use join::{Heard, Judge, Lost};
-pub use open::{Client, Glance, NewStore, OpenOptions, glance, make};
+pub use open::{Client, Glance, NewStore, OpenOptions, glance, locked_ranges, make};
 pub use prune::Swept;
 pub use usage::SpaceHeld;
 
@@ -38,7 +39,7 @@ use company::Company;
 use marram_store::{Author, Block, Error, Item, Key, Result, Space};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, Weak};
 
 /// Gives the seconds since 1970.
@@ -88,6 +89,14 @@ pub(crate) struct Shared {
     /// What this client says of itself.
     pub(crate) name: String,
     pub(crate) read_only: bool,
+    /// Which of the others are lost, where one of them is awaited.
+    pub(crate) judge: Judge,
+    /// Held while this client goes to rest, or wakes. Taken before the publisher.
+    pub(crate) waking: Mutex<()>,
+    /// Since when it has the store open: seconds since 1970.
+    pub(crate) since: AtomicI64,
+    /// What users have asked of this client so far.
+    pub(crate) uses: AtomicU64,
     pub(crate) clock: Clock,
     pub(crate) space: Option<SpaceProbe>,
     /// Taken before the publisher.
@@ -131,6 +140,8 @@ pub(crate) struct State {
     pub(crate) is_alone: bool,
     /// It is about to answer that it is not alone any more.
     pub(crate) is_answering: bool,
+    /// Nothing is answered or published for users before this client has woken.
+    pub(crate) rests: bool,
     /// Another client has taken this one for lost.
     pub(crate) is_expelled: bool,
     /// It says that it goes: that its row is missing then has no meaning.

@@ -298,6 +298,7 @@ impl Foresight for ClusterView {
 
 impl Together for ClusterView {
     fn look(&self) -> Result<Moment> {
+        self.shared.attend()?;
         self.shared.look()?;
         Ok(self.known_moment())
     }
@@ -312,6 +313,10 @@ impl Together for ClusterView {
 
     fn is_shared(&self) -> bool {
         self.shared.is_shared()
+    }
+
+    fn has_company(&self) -> bool {
+        self.shared.has_company()
     }
 }
 

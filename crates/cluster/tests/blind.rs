@@ -86,4 +86,8 @@ impl Together for Blind {
     fn is_shared(&self) -> bool {
         self.together().is_shared()
     }
+
+    fn has_company(&self) -> bool {
+        self.together().has_company()
+    }
 }

@@ -27,6 +27,7 @@ mod operations;
 mod outside;
 mod outside_answers;
 mod postgres;
+mod resting;
 mod round_trips;
 mod seaweed;
 mod server;

@@ -3,7 +3,7 @@
 use marram_cluster::format::{
     BlockRow, BlocksPlace, BucketPlace, ClientRecord, Entry, Head, Header, Holder, HolderRow,
     LineRecord, LockPlace, LockRow, LockedRange, ObjectName, Past, Presence, Record, Reference,
-    Role, Section, StoredItem, decode_operation,
+    Role, Section, Stance, StoredItem, decode_operation,
 };
 use marram_format::group::Group;
 use marram_format::operation::{OperationKind, OperationRecord};
@@ -56,7 +56,12 @@ fn rows_are_as_the_specification_has_them() {
     let block = BlockRow { codec: 0, len: 5, stored: b"hello" };
     let bytes = example("block");
     assert_eq!((BlockRow::decode(&bytes).unwrap(), block.encode()), (block, bytes.clone()));
-    let client = ClientRecord { is_alone: true, name: "client 1".to_owned(), beat: 9 };
+    let client = ClientRecord {
+        stance: Stance::Alone,
+        since: 1_700_000_000,
+        name: "client 1".to_owned(),
+        beat: 9,
+    };
     assert_eq!(ClientRecord::decode(&example("client")).unwrap(), client);
     assert_eq!(client.encode(), example("client"));
 }
@@ -169,7 +174,11 @@ fn entries_are_as_the_specification_has_them() {
         previous: [0; 32],
         session: [1; 16],
         seconds: 1_700_000_000,
-        presence: Some(Presence::Here { name: "client 1".to_owned(), is_alone: true }),
+        presence: Some(Presence::Here {
+            name: "client 1".to_owned(),
+            stance: Stance::Alone,
+            since: 1_700_000_000,
+        }),
         sections: vec![section],
         records: vec![(131_073, None)],
         lines: vec![(65537, Some(LineRecord { parent: 0, parent_period: 0 }))],

@@ -6,8 +6,9 @@ use marram_cluster::{
     Client, Cluster, Database, Judge, Lost, NewStore, Objects, OpenOptions, make,
 };
 use marram_store::{Error, Result};
-use std::sync::Arc;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 
 /// A moment of the tests, in seconds.
 pub(crate) const NOW: i64 = 1_700_000_000;
@@ -79,6 +80,26 @@ pub(crate) fn together_in(
     for (number, database) in (1..).zip(databases) {
         let options = beside(number, clock, &clients);
         clients.push(Arc::new(Cluster::open(Arc::clone(database), options).unwrap()));
+    }
+    clients
+}
+
+/// Opens a store as several clients, numbered from 1 on, of which all others answer while one comes
+/// or wakes.
+pub(crate) fn company(databases: &[Arc<dyn Database>], clock: &StillClock) -> Vec<Arc<Cluster>> {
+    let all: Arc<Mutex<Vec<(u8, Weak<Cluster>)>>> = Arc::default();
+    let mut clients = Vec::new();
+    for (number, database) in (1..).zip(databases) {
+        let known = Arc::clone(&all);
+        let judge: Judge = Arc::new(move |_| {
+            let others = known.lock().clone().into_iter().filter(|(other, _)| *other != number);
+            let others: Vec<_> = others.filter_map(|(_, other)| other.upgrade()).collect();
+            hear(&others).map(|()| Vec::new())
+        });
+        let cluster = Cluster::open(Arc::clone(database), judged(number, clock, judge)).unwrap();
+        let cluster = Arc::new(cluster);
+        all.lock().push((number, Arc::downgrade(&cluster)));
+        clients.push(cluster);
     }
     clients
 }

@@ -11,7 +11,7 @@ use marram_cluster::memory::MemoryDatabase;
 use marram_cluster::postgres::PostgresDatabase;
 use marram_cluster::sqlite::SqliteDatabase;
 use marram_cluster::verify::verify;
-use marram_cluster::{Cluster, Database, Heard, Lost};
+use marram_cluster::{Cluster, Database, Heard, Lost, Stance};
 use marram_store::{Batch, Block, Error, Item, Key, Lineage, Source, Store, View, conformance};
 use marram_stream::{Arrival, Transfers};
 use parking_lot::Mutex;
@@ -190,7 +190,7 @@ fn what_is_kept_outside_goes_before_the_answer() {
     let mut options = beside(2, &clock, &[]);
     let (cluster, count) = (Arc::clone(&first[0]), Arc::clone(&asked));
     options.judge = Arc::new(move |there| {
-        let is_alone = there.iter().any(|client| client.is_alone);
+        let is_alone = there.iter().any(|client| client.stance == Stance::Alone);
         let mut before = || {
             assert!(is_alone, "the answer has not been given");
             *count.lock() += 1;

@@ -21,6 +21,7 @@ mod announced;
 mod attributes;
 mod cached;
 mod caller;
+mod closes;
 mod directories;
 mod dispatch;
 mod files;
@@ -44,6 +45,7 @@ use announced::Announced;
 use cached::CachedReads;
 pub(crate) use cached::OldPages;
 use caller::Requester;
+use closes::Closes;
 use locks::LockOwners;
 pub(crate) use locks::{WantedLock, may_let_go};
 use marram_vfs::{
@@ -143,8 +145,8 @@ pub(crate) struct Adapter {
     on_destroyed: Arc<dyn Fn() + Send + Sync>,
     /// Openings are asked for although the kernel checks permissions.
     strict_open: bool,
-    /// Closes wait for what was written.
-    syncs_closes: bool,
+    /// Closes that wait for what was written.
+    closes: Closes,
     /// The kernel stops asking for what is answered "no such operation": so what was declined is
     /// answered.
     declined: Vec<Offer>,
@@ -183,7 +185,7 @@ impl Adapter {
             destroyed: Arc::default(),
             on_destroyed: Arc::clone(&options.on_destroyed),
             strict_open: options.strict_open,
-            syncs_closes: options.syncs_closes,
+            closes: Closes::of(options),
             declined: options.declined.clone(),
             announced: Announced::default(),
             cached_reads: CachedReads::default(),

@@ -24,7 +24,7 @@ pub use mount::{
     MountEntry, Separation, Unmount, clear_dead_mount, is_dead_mount, mounts, separate_mounts,
     unmount,
 };
-pub use options::{AccessTimes, MountOptions, Offer, TransportChoice};
+pub use options::{AccessTimes, MountOptions, Offer, SyncedCloses, TransportChoice};
 pub use peer::{PeerIdentity, peer_identity};
 pub use session::{
     Reenactment, Reenactor, Session, SessionHandle, Shown, TransportInUse, can_be_wakeful, mount,

@@ -7,6 +7,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Closes that wait for what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncedCloses {
+    /// None.
+    None,
+    /// Those after which the file has other content than at its opening, while others have the file
+    /// system open ([`marram_vfs::FileSystem::has_company`]).
+    BesideOthers,
+    /// All.
+    All,
+}
+
 /// What `mount` shows of access times; the file system itself keeps them by its own options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessTimes {
@@ -100,8 +112,8 @@ pub struct MountOptions {
     /// for more than that fails at once, and not only the write. It is so anyhow where the file
     /// system checks permissions.
     pub strict_open: bool,
-    /// What was written to a file is durable before a close of it returns.
-    pub syncs_closes: bool,
+    /// Which closes of a file return only when what was written to it is durable.
+    pub synced_closes: SyncedCloses,
     /// Others may change the file system beside this mount, now or later: while they do
     /// ([`marram_vfs::FileSystem::is_shared`]), the kernel asks for each name and for attributes
     /// again, and forgets pages of a file that has changed. It never holds writes back. Locks of
@@ -163,7 +175,7 @@ impl MountOptions {
             access_times: AccessTimes::default(),
             writeback: false,
             strict_open: false,
-            syncs_closes: false,
+            synced_closes: SyncedCloses::None,
             shareable: false,
             file_handles: true,
             threads: 4,

@@ -179,6 +179,9 @@ pub(crate) enum Command {
     Sync(TargetArguments),
     /// List the daemons that have a home in a database open
     Clients(TargetArguments),
+    /// Take a daemon that has a home in a database open for lost
+    #[command(after_long_help = keeping::EXPEL_HELP)]
+    Expel(ExpelArguments),
     /// Make a pool in your data folder, mount it, and show three things to try
     Quickstart(QuickstartArguments),
     /// Look whether this machine has what Marram needs
@@ -393,6 +396,16 @@ pub(crate) struct TargetArguments {
     /// A pool, or a path inside a mounted one
     #[arg(long_help = TARGET_HELP)]
     pub(crate) target: PathBuf,
+}
+
+/// Arguments of `expel`.
+#[derive(Debug, Args)]
+pub(crate) struct ExpelArguments {
+    /// A home in a database, or a path inside a mounted one
+    #[arg(long_help = TARGET_HELP)]
+    pub(crate) target: PathBuf,
+    /// Its session, as `marram clients` shows it; so much of it that no other begins so
+    pub(crate) session: String,
 }
 
 /// Arguments of `status`.
@@ -677,6 +690,7 @@ impl Command {
             Command::Label(_) => "label",
             Command::Sync(_) => "sync",
             Command::Clients(_) => "clients",
+            Command::Expel(_) => "expel",
             Command::Quickstart(_) => "quickstart",
             Command::Doctor => "doctor",
             Command::Bench(_) => "bench",

@@ -37,6 +37,7 @@ macro_rules! on_each_home {
 mod all_or_nothing;
 mod locks;
 mod programs;
+mod resting;
 
 on_each_home!(
     each_sees_what_the_other_has_done_at_once,

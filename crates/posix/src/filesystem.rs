@@ -379,6 +379,10 @@ impl FileSystem for Posix {
         together::is_shared(&self.volume)
     }
 
+    fn has_company(&self) -> bool {
+        together::has_company(&self.volume)
+    }
+
     fn capabilities(&self) -> Capabilities<'_> {
         let below = self.volume.view.capabilities();
         Capabilities {

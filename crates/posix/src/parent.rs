@@ -125,7 +125,7 @@ impl HeldParent for Held<'_> {
 
     fn is_in_use(&self, ino: u64) -> bool {
         // Nobody knows what other clients have open.
-        self.volume.pins.pinned(ino) || together::is_shared(self.volume)
+        self.volume.pins.pinned(ino) || together::has_company(self.volume)
     }
 
     fn complete(&self, ino: u64, inode: &mut Inode) {

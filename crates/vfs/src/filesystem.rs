@@ -344,6 +344,12 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
+    /// Whether others have the file system open beside this caller, also such as do nothing now.
+    /// True wherever [`FileSystem::is_shared`] is.
+    fn has_company(&self) -> bool {
+        self.is_shared()
+    }
+
     /// What the file system can do beside that; [`Capabilities::default`] where it can do no more.
     /// The answer is the same at every call.
     fn capabilities(&self) -> Capabilities<'_>;

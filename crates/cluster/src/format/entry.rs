@@ -3,7 +3,7 @@
 use super::fields::{put_count, put_counted};
 use super::item::{put_item, take_item};
 use super::operation::decode_operation;
-use super::{Fields, LineRecord, Record, StoredItem};
+use super::{Fields, LineRecord, Record, Stance, StoredItem};
 use marram_format::operation::OperationRecord;
 use marram_store::{Key, Result};
 
@@ -37,8 +37,10 @@ pub enum Presence {
     Here {
         /// Its host, its process.
         name: String,
-        /// What it publishes may wait: no other client reads. Only where there is none.
-        is_alone: bool,
+        /// How it is there.
+        stance: Stance,
+        /// Since when it has the store open: seconds since 1970.
+        since: i64,
     },
     /// It closes the store.
     Closed,
@@ -81,8 +83,9 @@ impl Entry {
         match &self.presence {
             None => out.push(STAYS),
             Some(Presence::Closed) => out.push(CLOSED),
-            Some(Presence::Here { name, is_alone }) => {
-                out.extend_from_slice(&[HERE, u8::from(*is_alone)]);
+            Some(Presence::Here { name, stance, since }) => {
+                out.extend_from_slice(&[HERE, stance.number()]);
+                out.extend_from_slice(&since.to_le_bytes());
                 put_counted(&mut out, name.as_bytes());
             }
             Some(Presence::Expelled(session)) => {
@@ -114,8 +117,8 @@ impl Entry {
         let presence = match fields.u8()? {
             STAYS => None,
             HERE => {
-                let is_alone = fields.bit()?;
-                Some(Presence::Here { name: fields.text()?, is_alone })
+                let (stance, since) = (Stance::take(&mut fields)?, fields.i64()?);
+                Some(Presence::Here { name: fields.text()?, stance, since })
             }
             CLOSED => Some(Presence::Closed),
             EXPELLED => Some(Presence::Expelled(fields.array()?)),

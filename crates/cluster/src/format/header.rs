@@ -6,7 +6,7 @@ use crate::failure::damaged;
 use marram_store::{Error, Result};
 
 /// The version of the format.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Bytes of an encoded header.
 pub const HEADER_BYTES: usize = 72;
 /// With this a header begins.

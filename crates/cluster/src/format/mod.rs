@@ -23,7 +23,7 @@ pub use item::{BlockId, BlockRow, Head, Past, Reference, StoredItem};
 pub use lock::{LockPlace, LockRow, LockedRange};
 pub use object::{BlocksPlace, ObjectName, UploadId};
 pub use operation::decode_operation;
-pub use record::{ClientRecord, LineRecord, Record, Role};
+pub use record::{ClientRecord, LineRecord, Record, Role, Stance};
 
 use crate::failure::damaged;
 use fields::Fields;

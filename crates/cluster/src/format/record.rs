@@ -56,11 +56,25 @@ pub struct LineRecord {
     pub parent_period: u64,
 }
 
+/// How a client is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stance {
+    /// What it publishes waits for nothing: others may read.
+    Beside,
+    /// What it publishes may wait, for no other client reads: each other one rests.
+    Alone,
+    /// It answers nothing, and publishes nothing of its users, before it has said that it is beside
+    /// the others.
+    Resting,
+}
+
 /// A client that has the store open. Its session stands in its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRecord {
-    /// What it publishes may wait, for no other client reads.
-    pub is_alone: bool,
+    /// How it is there.
+    pub stance: Stance,
+    /// Since when: seconds since 1970, by its clock.
+    pub since: i64,
     /// What it says of itself: its host, its process.
     pub name: String,
     /// Grows for as long as it lives.
@@ -160,10 +174,32 @@ impl LineRecord {
     }
 }
 
+impl Stance {
+    /// The number that stands for it in rows and entries.
+    pub(super) fn number(self) -> u8 {
+        match self {
+            Stance::Beside => 0,
+            Stance::Alone => 1,
+            Stance::Resting => 2,
+        }
+    }
+
+    /// Reads such a number.
+    pub(super) fn take(fields: &mut Fields<'_>) -> Result<Stance> {
+        match fields.u8()? {
+            0 => Ok(Stance::Beside),
+            1 => Ok(Stance::Alone),
+            2 => Ok(Stance::Resting),
+            _ => fields.refuse("it says nothing known of how a client is there"),
+        }
+    }
+}
+
 impl ClientRecord {
     /// The row's value.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![u8::from(self.is_alone)];
+        let mut out = vec![self.stance.number()];
+        out.extend_from_slice(&self.since.to_le_bytes());
         out.extend_from_slice(&self.beat.to_le_bytes());
         put_counted(&mut out, self.name.as_bytes());
         out
@@ -175,8 +211,8 @@ impl ClientRecord {
     /// It is no such value.
     pub fn decode(bytes: &[u8]) -> Result<ClientRecord> {
         let mut fields = Fields::new("the record of a client", bytes);
-        let (is_alone, beat) = (fields.bit()?, fields.u64()?);
-        let record = ClientRecord { is_alone, name: fields.text()?, beat };
+        let (stance, since, beat) = (Stance::take(&mut fields)?, fields.i64()?, fields.u64()?);
+        let record = ClientRecord { stance, since, name: fields.text()?, beat };
         fields.end()?;
         Ok(record)
     }

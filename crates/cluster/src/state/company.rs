@@ -4,7 +4,8 @@
 //! knows the same, whatever its clock says.
 
 use super::State;
-use crate::format::{ClientRecord, Entry, Presence};
+use crate::follow::first_beat;
+use crate::format::{ClientRecord, Entry, Presence, Stance};
 use marram_store::Moment;
 use std::collections::BTreeMap;
 
@@ -58,8 +59,9 @@ impl Company {
     pub(crate) fn note(&mut self, (number, entry): (u64, &Entry), own: Session) {
         match &entry.presence {
             None => {}
-            Some(Presence::Here { name, is_alone }) => {
-                let client = ClientRecord { is_alone: *is_alone, name: name.clone(), beat: 0 };
+            Some(Presence::Here { name, stance, since }) => {
+                let (stance, since, name) = (*stance, *since, name.clone());
+                let client = ClientRecord { stance, since, name, beat: first_beat(number) };
                 self.clients.insert(entry.session, client);
             }
             Some(Presence::Closed) => {
@@ -88,7 +90,17 @@ impl Company {
 
     /// Whether another client publishes later than it answers.
     pub(crate) fn awaits_another(&self, own: Session) -> bool {
-        self.others(own).any(|(_, client)| client.is_alone)
+        self.others(own).any(|(_, client)| client.stance == Stance::Alone)
+    }
+
+    /// Whether another client may answer its users.
+    pub(crate) fn has_others_awake(&self, own: Session) -> bool {
+        self.others(own).any(|(_, client)| client.stance != Stance::Resting)
+    }
+
+    /// Whether other clients have the store open, awake or at rest.
+    pub(crate) fn has_others(&self, own: Session) -> bool {
+        self.others(own).next().is_some()
     }
 
     /// The last entry by which others have perhaps changed a line.

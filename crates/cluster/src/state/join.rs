@@ -9,11 +9,12 @@ use super::taking::clients;
 use super::{Client, Cluster, Shared, State};
 use crate::database::{Change, Table};
 use crate::draft::identity_text;
-use crate::format::{ClientRecord, Presence};
+use crate::format::{ClientRecord, Presence, Stance};
 use crate::pending::Pending;
 use crate::state::rescue::keep_for_lost;
 use marram_store::{Error, Result};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A client that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub struct Lost {
 
 /// Judges the other clients that have a store open: names those that are lost, which are expelled
 /// then. It is asked again and again while one of them is awaited, and may take its time. An error
-/// of it ends the attempt to open the store.
+/// of it ends the attempt to open the store, or what has woken this client.
 pub type Judge = Arc<dyn Fn(&[Client]) -> Result<Vec<Lost>> + Send + Sync>;
 
 /// What a client has learned of others.
@@ -55,35 +56,41 @@ impl Cluster {
         }
         shared.take_in(&mut shared.publisher.lock())?;
         shared.settle_locks()?;
-        let (is_alone, has_others) = {
+        if shared.state.read().rests {
+            return shared.stay_at_rest().map(|()| Heard::Same);
+        }
+        let (is_alone, has_others_awake) = {
             let state = shared.state.read();
-            (state.is_alone, state.company.others(shared.session()).next().is_some())
+            (state.is_alone, state.company.has_others_awake(shared.session()))
         };
-        match (is_alone, has_others) {
+        match (is_alone, has_others_awake) {
             (true, true) => {
                 shared.state.write().is_answering = true;
                 before_sharing();
                 let said = shared.publish_locks();
-                let said = said.and_then(|()| shared.say(&|_| Ok(shared.here(false))));
+                let said = said.and_then(|()| shared.say(&|_| Ok(shared.here(Stance::Beside))));
                 shared.state.write().is_answering = false;
                 said.map(|()| Heard::Shared)
             }
             (false, false) => match shared.say(&|state| shared.here_alone(state)) {
-                Ok(()) => shared.unpublish_locks().map(|()| Heard::Alone),
+                Ok(()) => shared.unpublish_own_locks().map(|()| Heard::Alone),
                 Err(Error::Overtaken) => Ok(Heard::Same),
                 Err(error) => Err(error),
             },
-            // Others came and went before the rows of locks could go.
-            (true, false) if shared.locks.lock().is_published => {
-                shared.unpublish_locks().map(|()| Heard::Same)
-            }
-            (true, false) | (false, true) => Ok(Heard::Same),
+            // Others may have gone before the rows of locks could go.
+            (true, false) => shared.unpublish_own_locks().map(|()| Heard::Same),
+            (false, true) => Ok(Heard::Same),
         }
     }
 
-    /// Whether other clients may have the store open.
+    /// Whether other clients may read.
     pub fn is_shared(&self) -> bool {
         self.shared.is_shared()
+    }
+
+    /// Whether other clients may have the store open, also such as rest.
+    pub fn has_company(&self) -> bool {
+        self.shared.has_company()
     }
 
     /// The clients that have the store open, as the database has them.
@@ -114,20 +121,26 @@ impl Cluster {
 }
 
 impl Shared {
-    /// Whether other clients may have the store open, or are about to be let in.
+    /// Whether other clients may read, or are about to be let in.
     pub(crate) fn is_shared(&self) -> bool {
         let state = self.state.read();
         !state.is_alone || state.is_answering
     }
 
+    /// Whether other clients may have the store open, awake or at rest.
+    pub(crate) fn has_company(&self) -> bool {
+        let state = self.state.read();
+        !state.is_alone || state.is_answering || state.company.has_others(self.session())
+    }
+
     /// Comes beside those that have the store open.
-    pub(super) fn join(&self, judge: &Judge) -> Result<()> {
-        self.expel_lost(judge)?;
+    pub(super) fn join(&self) -> Result<()> {
+        self.expel_lost()?;
         self.say(&|state| {
-            let is_alone = state.company.others(self.session()).next().is_none();
-            Ok(self.here(is_alone))
+            let is_alone = !state.company.has_others(self.session());
+            Ok(self.here(if is_alone { Stance::Alone } else { Stance::Beside }))
         })?;
-        let awaited = self.await_others(judge);
+        let awaited = self.await_others();
         if awaited.is_err() {
             let _first_error_is_told = self.say(&|_| Ok(Presence::Closed));
         }
@@ -139,7 +152,7 @@ impl Shared {
     }
 
     /// Waits until no other client is alone. Others that wait too see that this one is there.
-    fn await_others(&self, judge: &Judge) -> Result<()> {
+    pub(super) fn await_others(&self) -> Result<()> {
         let mut beaten = self.now();
         loop {
             self.take_in(&mut self.publisher.lock())?;
@@ -151,7 +164,7 @@ impl Shared {
                 self.beat()?;
                 beaten = self.now();
             }
-            self.expel_lost(judge)?;
+            self.expel_lost()?;
         }
     }
 
@@ -178,13 +191,13 @@ impl Shared {
         self.rows.replace(change(&old), change(&new)).map(|_| ())
     }
 
-    fn expel_lost(&self, judge: &Judge) -> Result<()> {
+    fn expel_lost(&self) -> Result<()> {
         let mut others = self.present()?;
         others.retain(|client| client.session != self.session());
         if others.is_empty() {
             return Ok(());
         }
-        judge(&others)?.into_iter().try_for_each(|lost| self.expel(lost))
+        (self.judge)(&others)?.into_iter().try_for_each(|lost| self.expel(lost))
     }
 
     fn expel(&self, lost: Lost) -> Result<()> {
@@ -211,7 +224,7 @@ impl Shared {
     fn expel_ending(&self, lost: Lost, ends_transactions: bool) -> Result<()> {
         let keeps = |state: &State| {
             let client = state.company.clients.get(&lost.session);
-            client.map(|client| client.is_alone && lost.may_return)
+            client.map(|client| client.stance == Stance::Alone && lost.may_return)
         };
         let expels = |state: &State| match keeps(state) {
             Some(_) if lost.session != self.session() => Ok(Presence::Expelled(lost.session)),
@@ -232,14 +245,18 @@ impl Shared {
         })
     }
 
-    fn here(&self, is_alone: bool) -> Presence {
-        Presence::Here { name: self.name.clone(), is_alone }
+    pub(super) fn here(&self, stance: Stance) -> Presence {
+        Presence::Here {
+            name: self.name.clone(),
+            stance,
+            since: self.since.load(Ordering::Relaxed),
+        }
     }
 
     fn here_alone(&self, state: &State) -> Result<Presence> {
-        match state.company.others(self.session()).next() {
-            None => Ok(self.here(true)),
-            Some(_) => Err(Error::Overtaken),
+        match state.company.has_others_awake(self.session()) {
+            false => Ok(self.here(Stance::Alone)),
+            true => Err(Error::Overtaken),
         }
     }
 

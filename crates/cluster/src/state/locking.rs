@@ -28,6 +28,9 @@ impl Shared {
         place: LockPlace,
         lock: &LockRequest,
     ) -> Result<Option<HeldLock>> {
+        if lock.mode.is_some() {
+            self.attend()?;
+        }
         let mut locks = self.locks.lock();
         let mut ranges = locks.at(place);
         if lock.mode.is_none() {
@@ -71,6 +74,7 @@ impl Shared {
         place: LockPlace,
         lock: &LockRequest,
     ) -> Result<Option<HeldLock>> {
+        self.attend()?;
         let locks = self.locks.lock();
         self.refuse_expelled()?;
         if let Some(held) = locks.at(place).in_the_way(lock) {
@@ -93,6 +97,13 @@ impl Shared {
         }
         locks.is_published = true;
         Ok(())
+    }
+
+    /// Keeps locks in memory if they are not yet, and nobody else has the store open.
+    pub(super) fn unpublish_own_locks(&self) -> Result<()> {
+        let is_published = self.locks.lock().is_published;
+        let is_wanted = is_published && !self.has_company();
+        if is_wanted { self.unpublish_locks() } else { Ok(()) }
     }
 
     /// Keeps locks in memory, and takes away all rows of them: nobody else is there.

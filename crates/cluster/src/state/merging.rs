@@ -32,7 +32,7 @@ impl Shared {
         if self.read_only {
             return Err(Error::ReadOnly("it is open for reading only".to_owned()));
         }
-        let mut publisher = self.publisher.lock();
+        let mut publisher = self.publisher_awake()?;
         self.publish_what_waits(&mut publisher)?;
         let Batch { edits, seen, .. } = batch;
         let staged = {

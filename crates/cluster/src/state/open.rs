@@ -11,7 +11,7 @@ use crate::database::{Database, Range, Table};
 use crate::delta::Replaced;
 use crate::draft::Draft;
 use crate::follow;
-use crate::format::{ClientRecord, Entry, Header, Presence, Seal, keys};
+use crate::format::{ClientRecord, Entry, Header, LockRow, Presence, Seal, Stance, keys};
 use crate::item_cache::ItemCache;
 use crate::known::Known;
 use crate::objects::{self, Objects};
@@ -21,7 +21,7 @@ use marram_store::{DatasetName, Error, Properties, Result, Space};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 
 /// One part in so many of the memory is for items.
 const ITEMS_PART: u64 = 4;
@@ -45,16 +45,18 @@ pub struct Client {
     pub session: [u8; 16],
     /// What it says of itself.
     pub name: String,
+    /// Since when: seconds since 1970, by its clock.
+    pub since: i64,
     /// Grows for as long as it lives.
     pub beat: u64,
-    /// It was the only one when it came, and has not answered those that came since.
-    pub is_alone: bool,
+    /// How it is there. One that is alone has not answered those that came since.
+    pub stance: Stance,
 }
 
 impl Client {
     pub(super) fn of(session: Session, record: ClientRecord) -> Client {
-        let ClientRecord { is_alone, name, beat } = record;
-        Client { session, name, beat, is_alone }
+        let ClientRecord { stance, since, name, beat } = record;
+        Client { session, name, since, beat, stance }
     }
 }
 
@@ -136,6 +138,22 @@ pub fn glance(database: Arc<dyn Database>) -> Result<Glance> {
     Ok(Glance { id: header.id, clients })
 }
 
+/// How many ranges of objects each client of a store has locked, by session, as far as others can
+/// know: one that has no others beside it keeps its locks in memory.
+///
+/// # Errors
+/// There is no store, it is of a newer version, or the database fails.
+pub fn locked_ranges(database: Arc<dyn Database>) -> Result<BTreeMap<[u8; 16], usize>> {
+    let header = header(&*database)?;
+    let mut locked = BTreeMap::new();
+    for (_, row) in Rows::new(database, Seal::of(&header)).all(Table::Locks)? {
+        for (session, ranges) in LockRow::decode(&row)?.0 {
+            *locked.entry(session).or_default() += ranges.len();
+        }
+    }
+    Ok(locked)
+}
+
 impl Cluster {
     /// Opens the store in a database, beside the clients that have it open. Rows that an earlier
     /// client left behind the log follow it first.
@@ -186,6 +204,10 @@ impl Cluster {
             id: header.id,
             session: Mutex::new(options.session),
             name: options.name,
+            judge: options.judge,
+            waking: Mutex::new(()),
+            since: AtomicI64::new((options.clock)()),
+            uses: AtomicU64::new(0),
             read_only: options.read_only,
             clock: options.clock,
             locks: Mutex::default(),
@@ -208,6 +230,7 @@ impl Cluster {
                 stopped: None,
                 is_alone: options.read_only,
                 is_answering: false,
+                rests: false,
                 is_expelled: false,
                 is_leaving: false,
                 lives: 0,
@@ -216,8 +239,8 @@ impl Cluster {
             }),
         };
         if !options.read_only {
-            shared.blocks.hold.take(options.session)?;
-            shared.join(&options.judge)?;
+            shared.blocks.hold.take(shared.session())?;
+            shared.join()?;
         }
         let (shared, has_merged) = (Arc::new(shared), Arc::default());
         Ok(Cluster { shared, author: None, undoes: 0, has_merged })

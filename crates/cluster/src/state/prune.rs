@@ -36,7 +36,7 @@ impl Cluster {
         let catalogue = {
             let state = shared.state.read();
             state.refuse_stopped()?;
-            if !state.is_alone {
+            if !state.is_alone || state.company.has_others(shared.session()) {
                 return Ok(Swept::default());
             }
             std::sync::Arc::clone(&state.catalogue)

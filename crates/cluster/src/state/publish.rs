@@ -7,7 +7,7 @@ use crate::catalogue::Catalogue;
 use crate::database::{Change, Table};
 use crate::draft::{Draft, Drafted};
 use crate::follow;
-use crate::format::{ENTRY_BYTES_MAX, Edit, Entry, Presence, Section, keys};
+use crate::format::{ENTRY_BYTES_MAX, Edit, Entry, Presence, Section, Stance, keys};
 use crate::known::Known;
 use crate::pending::{Items, Pending};
 use crate::view::counters;
@@ -62,7 +62,10 @@ impl Shared {
         if self.read_only {
             return Err(Error::ReadOnly("it is open for reading only".to_owned()));
         }
-        let mut publisher = self.publisher.lock();
+        let mut publisher = match say {
+            Some(_) => self.publisher.lock(),
+            None => self.publisher_awake()?,
+        };
         self.share_waiting(&mut publisher);
         for _ in 0..TRIES_MAX {
             let said = say.map(|say| say(&self.state.read())).transpose();
@@ -87,7 +90,7 @@ impl Shared {
         plan: Plan<'_, T>,
     ) -> Result<T> {
         let says_alone = match &presence {
-            Some(Presence::Here { is_alone, .. }) => Some(*is_alone),
+            Some(Presence::Here { stance, .. }) => Some(*stance == Stance::Alone),
             _ => None,
         };
         let was_alone = self.state.read().is_alone;
@@ -121,7 +124,8 @@ impl Shared {
     /// # Errors
     /// [`Error::Overtaken`] if others have changed what it depends on.
     pub(crate) fn publish_batch(&self, dataset: u64, batch: &mut Batch<'_>) -> Result<Option<()>> {
-        let mut publisher = self.publisher.lock();
+        self.attend()?;
+        let mut publisher = self.publisher_awake()?;
         let seen = batch.seen.ok_or(Error::Overtaken)?;
         let mut staged = {
             let state = self.state.read();

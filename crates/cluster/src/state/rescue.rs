@@ -91,6 +91,8 @@ impl Cluster {
         *own.session.lock() = other.session();
         (locks.is_published, locks.unsure) = (new_locks.is_published, Default::default());
         (state.is_alone, state.is_expelled, state.stopped) = (new.is_alone, false, None);
+        state.rests = false;
+        own.since.store(other.since.load(Ordering::Relaxed), Ordering::Relaxed);
         state.lives += 1;
         own.blocks.hold.note_upload();
         new.stopped = Some("another one goes on as this client".to_owned());

@@ -32,7 +32,7 @@ impl Cluster {
         let shared = &*self.shared;
         refuse_read_only(shared)?;
         let nothing = || Ok((Swept::default(), Vec::new()));
-        if !is_alone(shared)? {
+        if has_company(shared)? {
             // A copy of the database that was made before lacks what is put now.
             shared.blocks.hold.take_after_uploads(shared.session())?;
             return nothing();
@@ -43,7 +43,7 @@ impl Cluster {
         let is_listed = is_first && listed.is_ok();
         let (mut sweep, next) = {
             let publisher = shared.publisher.lock();
-            if !is_alone(shared)? {
+            if has_company(shared)? {
                 return nothing();
             }
             shared.blocks.hold.take_to_remove(shared.session())?;
@@ -76,11 +76,10 @@ impl Cluster {
     }
 }
 
-/// Whether no other client is there.
-fn is_alone(shared: &Shared) -> Result<bool> {
-    let state = shared.state.read();
-    state.refuse_stopped()?;
-    Ok(state.is_alone)
+/// Whether other clients may be there.
+fn has_company(shared: &Shared) -> Result<bool> {
+    shared.state.read().refuse_stopped()?;
+    Ok(shared.has_company())
 }
 
 fn refuse_read_only(shared: &Shared) -> Result<()> {

@@ -141,6 +141,7 @@ impl Shared {
             }
             state.refuse_stopped()?;
         }
+        self.wake()?;
         match end_behind(&self.rows, self.end.load(Ordering::Acquire))? {
             End::Same => Ok(()),
             // It may be an entry of this client, of which the rows follow.

@@ -56,6 +56,9 @@ impl Adapter {
         }
         self.authorize_change(header, handle, &mut set)?;
         let attributes = self.file_system.set_attributes(caller(header), ino, &set)?;
+        if set.size.is_some() {
+            self.closes.note_change(ino);
+        }
         self.encoding().timed_attributes(out, &attributes);
         Ok(())
     }

@@ -59,6 +59,7 @@ impl Adapter {
         } else {
             self.file_system.write(ino, offset, data, options)?;
         }
+        self.closes.note_change(ino);
         let written = u32::try_from(data.len()).expect("the size came in 32 bits");
         out.u32(written).zeros(4);
         Ok(())
@@ -80,7 +81,9 @@ impl Adapter {
         };
         let Allocation { how, offset, len } = meant.unwrap_or(Allocation { how, offset, len });
         self.clear_privileges(header, ino)?;
-        Ok(self.file_system.allocate(ino, how, offset, len)?)
+        self.file_system.allocate(ino, how, offset, len)?;
+        self.closes.note_change(ino);
+        Ok(())
     }
 
     pub(super) fn copy_range(
@@ -108,6 +111,7 @@ impl Adapter {
             }
             copied => copied?,
         };
+        self.closes.note_change(to);
         match copy.wide {
             true => out.u64(copied),
             false => out.u32(u32::try_from(copied).map_err(|_| Errno::IO)?).zeros(4),

@@ -11,7 +11,7 @@ use super::{Adapter, Answer, Outcome, Refusal};
 use crate::errno::Errno;
 use crate::protocol::flags::lock;
 use crate::protocol::{Encoder, Header, LockIn, Operation, Request};
-use marram_vfs::{Ino, LockFamily, LockMode, LockRequest, SyncScope};
+use marram_vfs::{Ino, LockFamily, LockMode, LockRequest};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -157,13 +157,10 @@ impl Adapter {
     /// A process has closed a file: its locks of ranges end, whatever else it has open. What it has
     /// written is durable before that, if the mount is to wait for it.
     pub(super) fn flush(&self, ino: Ino, owner: u64) -> Outcome {
-        if !self.agreement.locks && !self.syncs_closes {
+        if !self.agreement.locks && !self.closes.are_of_interest() {
             return Err(Errno::NO_OPERATION.into());
         }
-        let synced = match self.syncs_closes {
-            true => self.file_system.sync(ino, SyncScope::All),
-            false => Ok(()),
-        };
+        let synced = self.closes.close(&*self.file_system, ino);
         if self.lock_owners.take((ino, owner)) {
             self.let_go(ino, owner, LockFamily::Ranges);
         }

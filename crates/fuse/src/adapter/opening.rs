@@ -85,6 +85,7 @@ impl Adapter {
         let name = name(create.name)?;
         let made = self.file_system.create_masked(caller, parent, name, new, umask);
         let made = made.map_err(made_unseen)?;
+        self.closes.note_change(made.ino);
         self.encoding().entry(out, &made);
         self.encode_opened(Opened::AsAsked, out);
         Ok(())

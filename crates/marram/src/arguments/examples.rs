@@ -269,6 +269,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("label", &[("marram label work.pool photos", "a name for people")]),
     ("sync", &[("marram sync ~/work", "before the power goes, say")]),
     ("clients", &[("marram clients sqlite:work.db", "each daemon, and whether it is alone")]),
+    ("expel", &[("marram expel postgres://fs@db/trees 4f2a", "a host that will not come back")]),
     ("quickstart", &[("marram quickstart", "at ~/marram, in a pool of up to 20 GiB")]),
     ("doctor", &[("marram doctor", "when a mount fails")]),
     ("bench", &[("marram bench /srv", "on the disk of /srv; takes a few minutes")]),

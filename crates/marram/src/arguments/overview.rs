@@ -33,7 +33,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("To other pools, and backups", &["send", "receive"]),
     ("Single files", &["reflink", "range", "extents"]),
-    ("Upkeep", &["check", "sync", "clients", "dedup", "defragment"]),
+    ("Upkeep", &["check", "sync", "clients", "expel", "dedup", "defragment"]),
     ("This program", &["bench", "completions", "manual", "install", "uninstall", "version"]),
 ];
 

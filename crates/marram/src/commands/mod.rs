@@ -104,6 +104,7 @@ pub(crate) fn run(command: Command, output: &Output) -> Result<u8> {
         Command::Label(arguments) => label::run(&arguments, output),
         Command::Sync(arguments) => sync::run(&arguments, output),
         Command::Clients(arguments) => clients::run(&arguments, output),
+        Command::Expel(arguments) => clients::expel(&arguments, output),
         Command::Quickstart(arguments) => quickstart::run(&arguments, output),
         Command::Doctor => return doctor::run(output),
         Command::Bench(arguments) => bench::run(&arguments, output),

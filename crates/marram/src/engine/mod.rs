@@ -67,7 +67,7 @@ pub(crate) mod volume;
 
 pub(crate) use cluster::{
     ClientRow, CreateCluster, Verified as VerifiedCluster, clients, create as create_cluster,
-    is_cluster, verify as verify_cluster,
+    expel, is_cluster, verify as verify_cluster,
 };
 pub(crate) use ext2::is_image as is_ext2_image;
 pub(crate) use home::Home;

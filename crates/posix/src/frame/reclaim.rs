@@ -51,7 +51,7 @@ struct Step {
 /// was no space even for so few, for the next call.
 pub(crate) fn reclaim_step(volume: &Volume, max_items: usize) -> Result<bool> {
     // Beside others, what has no name may be in use elsewhere: it waits until they have gone.
-    if !volume.view.writable() || together::is_shared(volume) {
+    if !volume.view.writable() || together::has_company(volume) {
         return Ok(false);
     }
     let seeing = together::seeing(volume)?;
@@ -181,7 +181,7 @@ pub(crate) fn lose_name(
     if inode.links > 0 {
         return Ok(None);
     }
-    if !volume.pins.pinned(ino) && !together::is_shared(volume) {
+    if !volume.pins.pinned(ino) && !together::has_company(volume) {
         let keys = content_keys(&*volume.view, ino, INLINE_ITEMS_MAX)?;
         if keys.len() < INLINE_ITEMS_MAX {
             for key in keys {
@@ -230,7 +230,7 @@ pub(crate) fn with_reclaim<T>(
     let mut result = operation();
     let mut patience = volume.options.patience;
     while let Err(Error::NoSpace | Error::QuotaExceeded) = &result {
-        if together::is_shared(volume) || !await_orphans(volume, pieces, &mut patience) {
+        if together::has_company(volume) || !await_orphans(volume, pieces, &mut patience) {
             break;
         }
         while reclaim_step(volume, SEARCH_ITEMS_MAX)? {}
@@ -243,7 +243,7 @@ pub(crate) fn with_reclaim<T>(
 /// Frees what has been removed so far, for a moment; what is left is freed in the background.
 /// Whether something has been freed since the last call that only a commit lets others use.
 pub(crate) fn reclaim_for_sync(volume: &Volume) -> bool {
-    if !volume.view.writable() || together::is_shared(volume) {
+    if !volume.view.writable() || together::has_company(volume) {
         return false;
     }
     let mut patience = volume.options.patience / SYNC_PATIENCE_DIVISOR;

@@ -151,9 +151,14 @@ pub(crate) fn seeing(volume: &Volume) -> Result<Option<Seeing>> {
     }
 }
 
-/// Whether others may have the dataset open.
+/// Whether others may read the dataset.
 pub(crate) fn is_shared(volume: &Volume) -> bool {
     volume.view.capabilities().together.is_some_and(|together| together.is_shared())
+}
+
+/// Whether others may have something of the dataset open.
+pub(crate) fn has_company(volume: &Volume) -> bool {
+    volume.view.capabilities().together.is_some_and(|together| together.has_company())
 }
 
 /// Takes in what others have changed, outside of operations.

@@ -72,10 +72,13 @@ pub trait Together {
     /// since is of the moment of that look.
     fn stirred(&self) -> u64;
 
-    /// Whether others may have the store open. Then each batch is durable and seen by them when it
-    /// has been applied; nothing that is kept in memory about the dataset holds beyond a look; and
-    /// what has lost its last name may be in use elsewhere.
+    /// Whether others may read. Then each batch is durable and seen by them when it has been
+    /// applied; and nothing that is kept in memory about the dataset holds beyond a look.
     fn is_shared(&self) -> bool;
+
+    /// Whether others may have the store open, also such as read nothing now: what has lost its
+    /// last name may be in use there. True wherever [`Together::is_shared`] is.
+    fn has_company(&self) -> bool;
 }
 
 /// Locks that exclude users of all clients of a store. They are gone with their client.

@@ -13,6 +13,7 @@ use crate::control::protocol::{ENDING, MountReport, MountRequest, THERE_ALREADY}
 use crate::daemon::state::Daemon;
 use crate::error::{Error, Kind, Result};
 use crate::options::{AccessTimes, BlockDevice, Close, MountOptions, Transport};
+use marram_fuse::SyncedCloses;
 use marram_store::Source;
 use marram_vfs::{AccessRules, FileSystem};
 
@@ -44,7 +45,12 @@ pub(super) fn mount_again(
     fuse.allow_other = has(&first.report, "allow_other");
     fuse.writeback = has(&first.report, "writeback");
     fuse.strict_open = has(&first.report, "strictopen");
-    fuse.syncs_closes = has(&first.report, "close=publish");
+    let closes = |word| has(&first.report, word);
+    fuse.synced_closes = match (closes("close=publish"), closes("close=later")) {
+        (true, _) => SyncedCloses::All,
+        (false, true) => SyncedCloses::None,
+        (false, false) => SyncedCloses::BesideOthers,
+    };
     fuse.file_handles = !has(&first.report, "nohandles");
     fuse.wakeful = has(&first.report, "wakeful");
     first.session.mount_again(&fuse).map_err(|error| match first.session.is_mounted() {
@@ -94,6 +100,7 @@ fn contradiction(asked: &MountOptions, first: &MountReport) -> Option<&'static s
         asked.writeback.then_some("writeback"),
         asked.strict_open.then_some("strictopen"),
         (asked.close == Close::Publish).then_some("close=publish"),
+        (asked.close == Close::Later).then_some("close=later"),
         asked.no_handles.then_some("nohandles"),
         (asked.allow_other == Some(true)).then_some("allow_other"),
         (asked.wakeful == Some(true)).then_some("wakeful"),

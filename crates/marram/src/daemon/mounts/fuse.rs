@@ -6,6 +6,7 @@ use crate::daemon::state::Daemon;
 use crate::options::{AccessTimes, Close, MountOptions, Transport};
 use crate::paths;
 use crate::process::threads;
+use marram_fuse::SyncedCloses;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +59,12 @@ pub(in crate::daemon) fn fuse_options(
     fuse.writeback = options.writeback && !read_only;
     fuse.threads = threads().max(SERVING_THREADS_MIN);
     fuse.strict_open = options.strict_open;
-    fuse.syncs_closes = options.close == Close::Publish && !read_only;
+    fuse.synced_closes = match options.close {
+        _ if read_only => SyncedCloses::None,
+        Close::Auto => SyncedCloses::BesideOthers,
+        Close::Publish => SyncedCloses::All,
+        Close::Later => SyncedCloses::None,
+    };
     fuse.file_handles = !options.no_handles;
     fuse.wakeful = wakeful(options);
     fuse.transport = match options.transport {
@@ -104,7 +110,8 @@ pub(in crate::daemon) fn describe(
         (kernel_checks, "default_permissions"),
         (true, if fuse.writeback { "writeback" } else { "ordered" }),
         (fuse.strict_open, "strictopen"),
-        (fuse.syncs_closes, "close=publish"),
+        (fuse.synced_closes == SyncedCloses::All, "close=publish"),
+        (asked.close == Close::Later, "close=later"),
         (!fuse.file_handles, "nohandles"),
         (fuse.wakeful, "wakeful"),
     ];

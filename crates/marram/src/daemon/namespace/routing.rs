@@ -402,6 +402,10 @@ impl FileSystem for Namespace {
         self.base.is_shared()
     }
 
+    fn has_company(&self) -> bool {
+        self.base.has_company()
+    }
+
     fn capabilities(&self) -> Capabilities<'_> {
         let below = self.base.capabilities();
         Capabilities {

@@ -8,7 +8,7 @@
 
 use super::host::{Place, read};
 use crate::error::{Error, Result};
-use marram_cluster::{Client, Lost};
+use marram_cluster::{Client, Lost, Stance};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
@@ -87,7 +87,7 @@ impl ClientProcess {
     }
 
     /// Whether it can come back once its beat stands still.
-    fn may_return(&self) -> bool {
+    pub(super) fn may_return(&self) -> bool {
         self.is_there() != Some(false)
             && !ClientProcess::own().is_ok_and(|own| self.is_before_boot_of(&own))
     }
@@ -100,10 +100,11 @@ pub(super) struct Awaited(Mutex<BTreeMap<[u8; 16], (u64, Instant)>>);
 impl Awaited {
     /// Those of some clients that are lost; of others that are awaited, it waits for a moment.
     pub(super) fn lost(&self, there: &[Client]) -> Vec<Lost> {
-        if there.iter().any(|client| client.is_alone) {
+        let is_awaited = |client: &Client| client.stance == Stance::Alone;
+        if there.iter().any(is_awaited) {
             thread::sleep(LOOK);
         }
-        self.lost_after(there, |client| if client.is_alone { LOST_AFTER } else { GONE_AFTER })
+        self.lost_after(there, |client| if is_awaited(client) { LOST_AFTER } else { GONE_AFTER })
     }
 
     /// Those that are lost, where none is awaited.

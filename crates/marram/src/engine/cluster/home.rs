@@ -2,6 +2,7 @@
 
 use super::client::Awaited;
 use super::schedule::{HostClock, OfCluster};
+use super::usage::Usage;
 use super::{open, operations, streams};
 use crate::control::protocol::{
     Answer, Author, CompareOrder, DifferenceRow, Operation, ReceiveOrder, SendOrder,
@@ -17,7 +18,7 @@ use crate::engine::{history, members, rights};
 use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::names::hexadecimal;
-use marram_cluster::{Cluster, Heard};
+use marram_cluster::Cluster;
 use marram_store::{DatasetName, Source, Store};
 use marram_vfs::Ino;
 use parking_lot::Mutex;
@@ -140,19 +141,21 @@ impl ClusterHome {
     fn hear(&self, mounts: &dyn Mounts) {
         let mut failed: Option<String> = None;
         let mut forget = || self.forget(mounts);
-        let mut names = Vec::new();
+        let (mut names, mut usage) = (Vec::new(), Usage::since(Instant::now()));
+        let mut is_lone = !self.store.has_company();
         while !mounts.is_shut() {
             // A server that refuses this client is not asked all the time.
             std::thread::sleep(if failed.is_some() { PUBLICATION } else { LISTENING });
             self.show_members(mounts, &mut names);
-            let heard = self.while_open(|| self.store.listen(&mut forget).map(Some));
-            match &heard {
-                Ok(Some(Heard::Shared)) => {
-                    mounts.log("others have the home open: shared from now on")
-                }
-                Ok(Some(Heard::Alone)) => mounts.log("the others have gone: alone from now on"),
-                _ => {}
+            let heard = self.while_open(|| self.store.listen(&mut forget).map(|_| ()));
+            if heard.is_ok() && is_lone == self.store.has_company() {
+                is_lone = !is_lone;
+                mounts.log(match is_lone {
+                    true => "the others have gone: alone from now on",
+                    false => "others have the home open: shared from now on",
+                });
             }
+            let heard = heard.and_then(|_| self.rest_if_unused(&mut usage));
             let error = heard.err().map(|error| error.to_string());
             if let Some(error) = error.as_ref().filter(|error| Some(*error) != failed.as_ref()) {
                 mounts.log(&format!("other clients: {error}"));
@@ -163,6 +166,19 @@ impl ClusterHome {
                 self.come_back(mounts);
             }
         }
+    }
+
+    /// Goes to rest once nobody has used it for a while.
+    fn rest_if_unused(&self, usage: &mut Usage) -> marram_store::Result<()> {
+        let now = Instant::now();
+        if !usage.is_over(self.store.uses(), now) || !self.store.is_shared() || self.store.rests() {
+            return Ok(());
+        }
+        let rests = self.while_open(|| self.store.rest())?;
+        if rests {
+            usage.rests(now);
+        }
+        Ok(())
     }
 
     /// Goes on after others have taken this client for lost: as one that comes anew. What waited
@@ -216,9 +232,8 @@ impl ClusterHome {
         if !self.store.is_shared() {
             return;
         }
-        let Ok(listed) = self.store.list() else { return };
-        let names = listed.into_iter().map(|report| report.source);
-        let names: Vec<Source> = names.filter(|source| !source.is_own()).collect();
+        let names: Vec<Source> =
+            self.store.known().into_iter().filter(|source| !source.is_own()).collect();
         if names != *shown {
             *shown = names;
             mounts.all_members_changed();
@@ -230,6 +245,10 @@ impl ClusterHome {
         let mut failed = None;
         while !mounts.is_shut() {
             std::thread::sleep(SWEEP);
+            // One that is awake does it.
+            if self.store.rests() {
+                continue;
+            }
             let error = self.sweep_once(mounts).err().map(|error| error.to_string());
             if let Some(error) = error.as_ref().filter(|error| Some(*error) != failed.as_ref()) {
                 mounts.log(&format!("sweep: {error}"));
@@ -294,7 +313,7 @@ impl ClusterHome {
     /// taken this client for lost.
     fn take_due_snapshots(&self, mounts: &dyn Mounts, now: i64, said: &mut bool) {
         // It is not held: others wait for answers meanwhile, and a store that is closed takes none.
-        if self.is_closed() || self.store.is_expelled() {
+        if self.is_closed() || self.store.is_expelled() || self.store.rests() {
             return;
         }
         let behind = self.clock.behind(now, self.store.clocks(), Instant::now());
@@ -397,7 +416,7 @@ impl Home for ClusterHome {
 
     fn clear_left(&self, log: &dyn Fn(&str)) {
         // What others are in the middle of is nothing that a crash has left.
-        if self.read_only || self.store.is_shared() {
+        if self.read_only || self.store.has_company() {
             return;
         }
         if let Err(error) = streams::destroy_leftovers(&self.store.without_author()) {

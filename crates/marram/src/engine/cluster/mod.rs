@@ -5,6 +5,7 @@
 //! a home open is still there, by its `host` too, and `clients` lists them for people; `open` opens
 //! and makes homes; `streams` sends and receives, `attended` answers others meanwhile;
 //! `transactions` has those of programs;
+//! `usage` knows when a daemon that nobody uses rests;
 //! `schedule` says what automatic snapshots ask of it, and `space` what holds its space;
 //! `operations` performs what is asked, and `home` implements the seam.
 
@@ -22,9 +23,10 @@ mod schedule;
 mod space;
 mod streams;
 mod transactions;
+mod usage;
 mod verifier;
 
-pub(crate) use clients::{ClientRow, clients};
+pub(crate) use clients::{ClientRow, clients, expel};
 pub(super) use databases::none_at;
 pub(super) use home::ClusterKind;
 pub(crate) use open::{CreateCluster, create};

@@ -11,7 +11,9 @@ use crate::paths::utf8;
 use crate::timestamps::now_seconds;
 use marram_cluster::bucket::Bucket;
 use marram_cluster::directory::Directory;
-use marram_cluster::{Cluster, Database, NewStore, Objects, OpenOptions, SpaceProbe, glance, make};
+use marram_cluster::{
+    Client, Cluster, Database, Lost, NewStore, Objects, OpenOptions, SpaceProbe, glance, make,
+};
 use marram_store::{DatasetName, Space, Store};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -115,6 +117,20 @@ pub(super) fn probe(path: &Path) -> Result<Option<Probe>> {
 /// Opens a home for a moment, by another client than the one that this process is.
 pub(super) fn beside(path: &Path, cache_bytes: u64) -> Result<Cluster> {
     Ok(Cluster::open(databases::open_again(path)?, options(path, (false, cache_bytes))?)?)
+}
+
+/// Opens a home for a moment, to take a client for lost: that one is not awaited.
+pub(super) fn expelling(path: &Path, lost: Lost) -> Result<Cluster> {
+    let awaited = Awaited::default();
+    let judge = move |there: &[Client]| {
+        let is_there = there.iter().any(|client| client.session == lost.session);
+        let others: Vec<Client> =
+            there.iter().filter(|client| client.session != lost.session).cloned().collect();
+        Ok(awaited.lost(&others).into_iter().chain(is_there.then_some(lost)).collect())
+    };
+    let options = options(path, (false, LITTLE_CACHE_BYTES))?;
+    let options = OpenOptions { judge: Arc::new(judge), ..options };
+    Ok(Cluster::open(databases::open_again(path)?, options)?)
 }
 
 /// Opens a home in a database for reading alone.

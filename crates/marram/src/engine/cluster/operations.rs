@@ -93,7 +93,7 @@ pub(super) fn perform(
 
 /// Refuses what sets a dataset back that other daemons may have mounted.
 fn refuse_shared(home: &ClusterHome, operation: &Operation) -> Result<()> {
-    if !home.store().is_shared() {
+    if !home.store().has_company() {
         return Ok(());
     }
     let goes_back = match operation {

@@ -60,7 +60,7 @@ fn take_in<'h>(
 /// Refuses to show a stream in a dataset that is there while others may write to it.
 fn refuse_shared(home: &ClusterHome, dataset: &DatasetName) -> Result<()> {
     let is_there = home.store().report(&Source::live(dataset.clone())).is_ok();
-    match is_there && home.store().is_shared() {
+    match is_there && home.store().has_company() {
         false => Ok(()),
         true => Err(Error::in_use(
             "other daemons have the home open: a dataset that is there receives nothing then",
