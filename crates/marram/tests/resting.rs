@@ -70,7 +70,7 @@ fn what_was_closed_beside_one_that_rests_outlives_its_daemon(place: Place) {
     for file in 0..20 {
         fs::write(here.join(format!("{file}")), format!("closed {file}")).unwrap();
     }
-    let pid = Pid::from_raw(i32::try_from(pair.bench.daemon_pid("here")).unwrap()).unwrap();
+    let pid = Pid::from_raw(pair.bench.daemon_pid("here")).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
     let began = Instant::now();
     while test_kill_process(pid).is_ok() {

@@ -70,8 +70,8 @@ pub(super) const EXPEL_HELP: &str = "\
 A daemon that does not answer is expelled by the others after ten seconds if one of them waits for \
 it, else after thirty. This does it at once: its locks are free, its transactions end, and what it \
 publishes from then on counts for nothing. It does no harm to one that lives: it learns of it, \
-fails the calls of its programs until they let go of their locks, and comes back by itself. What it \
-had answered and not published is then kept as the fork lost-SESSION-DATASET.";
+fails the calls of its programs until they let go of their locks, and comes back by itself. What \
+it had answered and not published is then kept as the fork lost-SESSION-DATASET.";
 
 /// What `dedup` does, at length.
 pub(super) const DEDUP_HELP: &str = "\
