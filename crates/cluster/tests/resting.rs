@@ -98,7 +98,8 @@ fn a_client_that_rests_wakes_for_whatever_is_asked_of_it() {
         mode: Some(LockMode::Exclusive),
         process: 1,
     };
-    let asked: [&dyn Fn(&Cluster, &dyn View); 6] = [
+    type Ask<'a> = &'a dyn Fn(&Cluster, &dyn View);
+    let asked: [Ask<'_>; 6] = [
         &|_, view| assert_eq!(value(view, 2), 1),
         &|_, view| drop(grow(view, 2)),
         &|_, view| drop(view.capabilities().locks.unwrap().set_lock(2, &exclusive)),

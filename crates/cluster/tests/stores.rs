@@ -87,7 +87,7 @@ pub(crate) fn together_in(
 /// Opens a store as several clients, numbered from 1 on, of which all others answer while one comes
 /// or wakes.
 pub(crate) fn company(databases: &[Arc<dyn Database>], clock: &StillClock) -> Vec<Arc<Cluster>> {
-    let all: Arc<Mutex<Vec<(u8, Weak<Cluster>)>>> = Arc::default();
+    let all = Arc::new(Mutex::new(Vec::<(u8, Weak<Cluster>)>::new()));
     let mut clients = Vec::new();
     for (number, database) in (1..).zip(databases) {
         let known = Arc::clone(&all);
